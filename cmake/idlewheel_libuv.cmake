@@ -1,0 +1,16 @@
+# libuv from the system, by pkg-config or by its own CMake package, as the target idlewheel_libuv.
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(LIBUV QUIET IMPORTED_TARGET libuv>=1.38)
+endif()
+add_library(idlewheel_libuv INTERFACE)
+if(TARGET PkgConfig::LIBUV)
+  target_link_libraries(idlewheel_libuv INTERFACE PkgConfig::LIBUV)
+else()
+  find_package(libuv 1.38 CONFIG)
+  if(NOT libuv_FOUND)
+    message(FATAL_ERROR "idlewheel needs libuv 1.38 or newer with its headers (Debian: libuv1-dev)")
+  endif()
+  target_link_libraries(idlewheel_libuv INTERFACE
+    $<IF:$<TARGET_EXISTS:libuv::uv>,libuv::uv,uv>)
+endif()

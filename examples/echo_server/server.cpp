@@ -1,0 +1,141 @@
+#include "server.hpp"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <vector>
+
+namespace echo {
+
+std::string to_string(const sockaddr_storage& address) {
+  char host[64] = "?";
+  if (address.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    uv_ip6_name(&v6, host, sizeof host);
+    return fmt::format("[{}]:{}", host, ntohs(v6.sin6_port));
+  }
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+  uv_ip4_name(&v4, host, sizeof host);
+  return fmt::format("{}:{}", host, ntohs(v4.sin_port));
+}
+
+server::server(uv_loop_t* loop, const options& wanted)
+    : loop_{loop},
+      options_{wanted},
+      policy_{.idle = wanted.idle, .read_idle = {}},
+      wheel_{loop, {.tick = wanted.tick, .slots = wanted.slots, .refresh = wanted.refresh}},
+      journal_{wanted.log, wanted.quiet},
+      limit_{wanted.max_connections} {
+  policy_.validate();
+  uv_tcp_init(loop_, &listener_);
+  uv_signal_init(loop_, &interrupt_);
+  uv_signal_init(loop_, &terminate_);
+  uv_prepare_init(loop_, &before_poll_);
+  uv_timer_init(loop_, &every_second_);
+  listener_.data = interrupt_.data = terminate_.data = before_poll_.data = every_second_.data =
+      this;
+}
+
+int server::listen() {
+  const auto* address = reinterpret_cast<const sockaddr*>(&options_.address);
+  if (const int status = uv_tcp_bind(&listener_, address, 0); status < 0) return status;
+  const int status = uv_listen(reinterpret_cast<uv_stream_t*>(&listener_), 1024,
+                               [](uv_stream_t* stream, int result) {
+                                 static_cast<server*>(stream->data)->on_connection(result);
+                               });
+  if (status < 0) return status;
+
+  const auto stop = [](uv_signal_t* handle, int) {
+    static_cast<server*>(handle->data)->shut_down();
+  };
+  uv_signal_start(&interrupt_, stop, SIGINT);
+  uv_signal_start(&terminate_, stop, SIGTERM);
+  uv_prepare_start(&before_poll_, [](uv_prepare_t* handle) {
+    static_cast<server*>(handle->data)->journal_.flush();
+  });
+  if (journal_.live())
+    uv_timer_start(
+        &every_second_,
+        [](uv_timer_t* handle) { static_cast<server*>(handle->data)->show_status(); }, 1000, 1000);
+
+  sockaddr_storage bound{};
+  int length = sizeof bound;
+  uv_tcp_getsockname(&listener_, reinterpret_cast<sockaddr*>(&bound), &length);
+  journal_.listening(to_string(bound));
+  return 0;
+}
+
+void server::on_connection(int status) {
+  if (status < 0) return journal_.problem(fmt::format("cannot accept: {}", uv_strerror(status)));
+  // Not accepting is enough: libuv then stops listening until we do, and the backlog fills.
+  if (full()) {
+    waiting_ = true;
+    if (limit_told_ms_ == 0 || uv_now(loop_) - limit_told_ms_ >= 1000) {
+      limit_told_ms_ = uv_now(loop_);
+      journal_.problem(fmt::format("{} connections are open, the limit; more wait", limit_));
+    }
+    return;
+  }
+  accept_one();
+}
+
+void server::accept_one() {
+  auto* accepted = new session{*this, next_id_++};
+  if (const int status = uv_accept(reinterpret_cast<uv_stream_t*>(&listener_),
+                                   reinterpret_cast<uv_stream_t*>(accepted->tcp()));
+      status < 0) {
+    journal_.problem(fmt::format("cannot accept: {}", uv_strerror(status)));
+    uv_close(as_handle(*accepted->tcp()),
+             [](uv_handle_t* handle) { delete static_cast<session*>(handle->data); });
+    return;
+  }
+  ++totals_.accepted;
+  ++totals_.open;
+  sessions_.insert(accepted);
+  accepted->start();
+}
+
+void server::on_opened(const session& opened) { journal_.opened(opened.id(), opened.peer()); }
+
+void server::on_closing(session& ending, const closing& how) {
+  sessions_.erase(&ending);
+  --totals_.open;
+  ++totals_.closed[how.reason];
+  if (how.late) totals_.latest_close = std::max(totals_.latest_close, *how.late);
+  journal_.closed(ending.id(), ending.peer(), how);
+}
+
+void server::on_closed() {
+  if (!waiting_ || full() || stopping_) return;
+  waiting_ = false;
+  accept_one();
+}
+
+uv_buf_t server::read_buffer() {
+  return uv_buf_init(buffer_.data(), static_cast<unsigned>(buffer_.size()));
+}
+
+void server::show_status() {
+  journal_.status(totals_, static_cast<double>(totals_.refreshes - refreshes_shown_));
+  refreshes_shown_ = totals_.refreshes;
+}
+
+void server::print_summary() {
+  totals_.relinks = wheel_.stats().relinked;
+  journal_.summary(totals_);
+}
+
+void server::shut_down() {
+  if (stopping_) return;
+  stopping_ = true;
+  // Without our handlers a second signal has its default effect: it ends the process.
+  for (uv_handle_t* handle : {as_handle(interrupt_), as_handle(terminate_), as_handle(listener_),
+                              as_handle(every_second_)})
+    uv_close(handle, nullptr);
+  for (session* open : std::vector<session*>(sessions_.begin(), sessions_.end()))
+    open->close("shutdown");
+  wheel_.close();
+  uv_close(as_handle(before_poll_), nullptr);
+}
+
+}  // namespace echo

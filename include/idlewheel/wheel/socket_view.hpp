@@ -1,0 +1,48 @@
+// socket_view.hpp - which socket a connection has, and what a last look at it found.
+//
+// What   socket_view names a socket without owning it; socket_look is the answer to "is it really
+//        silent?", asked once before a connection is closed and never per read.
+// Not    A way to read or write. Nothing here includes <uv.h>: the rooms that decide about a
+//        connection run on any host.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "idlewheel/wheel/timespan.hpp"
+
+struct uv_stream_s;  // uv_stream_t
+
+namespace idlewheel {
+
+class socket_view {
+ public:
+  // No socket to look at: every answer is "unknown".
+  constexpr socket_view() noexcept = default;
+
+  // A libuv TCP or pipe handle. It must outlive the view's user, or that user's stop().
+  constexpr explicit socket_view(const uv_stream_s* stream) noexcept : stream_{stream} {}
+
+  // A descriptor, for example one that uv_poll_t watches. A negative one is none.
+  static constexpr socket_view descriptor(int fd) noexcept {
+    socket_view view;
+    view.descriptor_ = fd;
+    return view;
+  }
+
+  constexpr const uv_stream_s* stream() const noexcept { return stream_; }
+  constexpr int fd() const noexcept { return descriptor_; }
+
+ private:
+  const uv_stream_s* stream_ = nullptr;
+  int descriptor_ = -1;
+};
+
+// What the kernel knows. A field is empty where it cannot say.
+struct socket_look {
+  std::optional<std::uint64_t> unread;   // bytes that arrived and that we have not read
+  std::optional<std::uint64_t> unsent;   // bytes written that the peer has not acknowledged
+  std::optional<instant> last_arrival;   // when data last came in; never before it really did
+  std::optional<instant> last_delivery;  // when the peer last acknowledged; likewise
+};
+
+}  // namespace idlewheel

@@ -1,0 +1,89 @@
+#include "idlewheel/testing/manual_wheel.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace idlewheel::testing {
+namespace {
+
+std::uint64_t ns_of(instant t) noexcept {
+  return static_cast<std::uint64_t>(t.time_since_epoch().count());
+}
+
+}  // namespace
+
+manual_wheel::manual_wheel(const manual_wheel_options& options)
+    : timer_host{wheel_options{.slots = options.slots,
+                               .refresh = options.refresh,
+                               .start = tick_scale{options.tick}.floor(options.start)},
+                 tick_scale{options.tick}, poll_clock{.count = &polled_ns_, .unit = 1, .slack = 0}},
+      fresh_{options.start},
+      polled_ns_{ns_of(options.start)},
+      budget_{std::max<std::size_t>(options.budget, 1)} {}
+
+manual_wheel::~manual_wheel() {
+  close_host();
+  if (destroyed_ != nullptr) *destroyed_ = true;
+}
+
+void manual_wheel::advance(timespan d) {
+  assert(d >= timespan{} && "idlewheel: time only goes forward");
+  bool destroyed = false;  // by a callback
+  destroyed_ = &destroyed;
+  const instant end = later(fresh_, d);
+  for (;;) {
+    poll();
+    turn();
+    if (destroyed) return;
+    if (unfinished_) continue;
+    if (!visit_planned_ || visit_at_ > end) break;
+    fresh_ = std::max(fresh_, visit_at_);
+  }
+  destroyed_ = nullptr;
+  fresh_ = end;
+  poll();
+}
+
+void manual_wheel::block(timespan d) {
+  assert(d >= timespan{} && "idlewheel: time only goes forward");
+  fresh_ = later(fresh_, d);
+}
+
+void manual_wheel::poll() {
+  if (stamps_used()) end_of_stamps(fresh_);
+  polled_ns_ = ns_of(fresh_);
+}
+
+progress manual_wheel::turn() {
+  if (stamps_used()) end_of_stamps(fresh_);
+  const instant polled{std::chrono::nanoseconds{static_cast<std::int64_t>(polled_ns_)}};
+  if (!unfinished_ && !(visit_planned_ && visit_at_ <= polled)) return {};
+  ++turns_;
+  visit_planned_ = false;
+  bool* const outer = destroyed_;
+  bool destroyed = false;
+  destroyed_ = &destroyed;
+  const progress done = judge(polled, budget_);
+  if (destroyed) {
+    if (outer != nullptr) *outer = true;
+    return done;
+  }
+  destroyed_ = outer;
+  unfinished_ = done.more;
+  return done;
+}
+
+void manual_wheel::plan_visit(instant when) noexcept {
+  visit_planned_ = true;
+  visit_at_ = when;
+}
+
+void manual_wheel::forget_visit() noexcept { visit_planned_ = false; }
+
+socket_look manual_wheel::look(const socket_view& socket) noexcept {
+  ++looks_;
+  const auto found = sockets_.find(socket.fd());
+  return found != sockets_.end() ? found->second : socket_look{};
+}
+
+}  // namespace idlewheel::testing

@@ -1,0 +1,37 @@
+#include "idlewheel/wheel/detail/stall_log.hpp"
+
+#include <algorithm>
+
+namespace idlewheel::detail {
+
+void stall_log::add(instant stamp, instant until, timespan grain) noexcept {
+  const timespan lag = between(stamp, until);
+  ++count_;
+  longest_ = std::max(longest_, lag);
+  if (size_ != 0 && between(entries_[size_ - 1].first, stamp) < grain) {
+    entry& recent = entries_[size_ - 1];
+    recent.last = std::max(recent.last, stamp);
+    recent.lag = std::max(recent.lag, lag);
+    return;
+  }
+  if (size_ == entries_.size()) halve();
+  entries_[size_++] = {.first = stamp, .last = stamp, .lag = lag};
+}
+
+timespan stall_log::lag(instant from, instant to) const noexcept {
+  timespan most;
+  for (std::size_t i = size_; i-- != 0 && entries_[i].last >= from;)
+    if (entries_[i].first <= to) most = std::max(most, entries_[i].lag);
+  return most;
+}
+
+void stall_log::halve() noexcept {
+  for (std::size_t i = 0; i != size_ / 2; ++i) {
+    const entry& older = entries_[2 * i];
+    const entry& newer = entries_[2 * i + 1];
+    entries_[i] = {.first = older.first, .last = newer.last, .lag = std::max(older.lag, newer.lag)};
+  }
+  size_ /= 2;
+}
+
+}  // namespace idlewheel::detail
