@@ -8,11 +8,13 @@ void stall_log::add(instant stamp, instant until, timespan grain) noexcept {
   const timespan lag = between(stamp, until);
   ++count_;
   longest_ = std::max(longest_, lag);
-  if (size_ != 0 && between(entries_[size_ - 1].first, stamp) < grain) {
+  if (size_ != 0) {
     entry& recent = entries_[size_ - 1];
-    recent.last = std::max(recent.last, stamp);
-    recent.lag = std::max(recent.lag, lag);
-    return;
+    if (between(recent.first, stamp) < grain && std::max(recent.lag, lag) < grain) {
+      recent.last = stamp;
+      recent.lag = std::max(recent.lag, lag);
+      return;
+    }
   }
   if (size_ == entries_.size()) halve();
   entries_[size_++] = {.first = stamp, .last = stamp, .lag = lag};

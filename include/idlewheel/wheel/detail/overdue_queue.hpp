@@ -18,7 +18,10 @@ namespace idlewheel::detail {
 class overdue_queue {
  public:
   // Begins a new pass. pre: empty(); every timer put in has deadline >= from.
-  void begin(tick from) noexcept { last_ = from; }
+  void begin(tick from) noexcept {
+    last_ = from;
+    spreading_ = 0;
+  }
 
   // Files an unlinked timer by its deadline. O(1).
   void put(timer& t) noexcept;
