@@ -60,14 +60,16 @@ std::optional<connection_timeouts::limit> connection_timeouts::soonest() const n
 
 void connection_timeouts::arm_soonest() noexcept {
   if (stopped_) return;
-  read_limit_ = timespan::max();
-  for (const timespan length : {policy_->idle, policy_->read_idle})
-    if (length > timespan{}) read_limit_ = std::min(read_limit_, length);
   const auto next = soonest();
-  if (next && !host_->closed())
-    host_->arm_at(timer_, std::max(next->due, no_verdict_before_));
-  else
+  if (!next || host_->closed()) {
     timer_.cancel();
+    return;
+  }
+  timespan moved_by_reads = timer::max_timeout;
+  for (const timespan length : {policy_->idle, policy_->read_idle})
+    if (length > timespan{}) moved_by_reads = std::min(moved_by_reads, length);
+  const instant due = std::max(next->due, no_verdict_before_);
+  host_->arm_since(timer_, later(due, -std::chrono::nanoseconds{moved_by_reads}), moved_by_reads);
 }
 
 void connection_timeouts::on_timer() noexcept {
@@ -86,6 +88,7 @@ void connection_timeouts::on_timer() noexcept {
       handler_->on_timeout({.reason = out->reason, .since = out->since, .due = out->due});
   if (destroyed) return;
   destroyed_ = nullptr;
+  if (stopped_) return;  // by the handler; the host may be gone
   if (const auto extension = answer.extension()) {
     no_verdict_before_ = later(host_->now(), *extension);
     arm_soonest();
@@ -98,11 +101,13 @@ void connection_timeouts::on_timer() noexcept {
 void connection_timeouts::look_again() noexcept {
   const socket_look seen = host_->look(socket_);
   const instant now = host_->now();  // what is undated may be as recent as this
-  if (seen.unread.value_or(0) != 0) {
-    // The next poll will report them, unless we do not listen: then old bytes are old.
-    const instant came = paused_ ? seen.last_arrival.value_or(now) : now;
-    last_read_ = std::max(last_read_, came);
-  }
+  // The next poll will report what is unread, unless we do not listen: then old bytes are old.
+  const std::uint64_t unread = seen.unread.value_or(0);
+  if (unread != 0 && !paused_)
+    last_read_ = std::max(last_read_, now);
+  else if (unread != 0 && (seen.last_arrival || unread != unread_))
+    last_read_ = std::max(last_read_, seen.last_arrival.value_or(now));
+  unread_ = unread;
   if (seen.unsent && queued_ != delivered_ && *seen.unsent <= queued_) {
     const std::uint64_t taken = queued_ - *seen.unsent;
     if (taken > delivered_) {

@@ -28,6 +28,10 @@ manual_wheel::~manual_wheel() {
 
 void manual_wheel::advance(timespan d) {
   assert(d >= timespan{} && "idlewheel: time only goes forward");
+  if (judging_) {  // from a callback: its work takes time, the loop does not turn
+    block(d);
+    return;
+  }
   bool destroyed = false;  // by a callback
   destroyed_ = &destroyed;
   const instant end = later(fresh_, d);
@@ -56,6 +60,7 @@ void manual_wheel::poll() {
 
 progress manual_wheel::turn() {
   if (stamps_used()) end_of_stamps(fresh_);
+  if (judging_) return {.fired = 0, .more = true};
   const instant polled{std::chrono::nanoseconds{static_cast<std::int64_t>(polled_ns_)}};
   if (!unfinished_ && !(visit_planned_ && visit_at_ <= polled)) return {};
   ++turns_;
@@ -63,13 +68,16 @@ progress manual_wheel::turn() {
   bool* const outer = destroyed_;
   bool destroyed = false;
   destroyed_ = &destroyed;
+  judging_ = true;
   const progress done = judge(polled, budget_);
   if (destroyed) {
     if (outer != nullptr) *outer = true;
     return done;
   }
+  judging_ = false;
   destroyed_ = outer;
   unfinished_ = done.more;
+  if (stamps_used()) end_of_stamps(fresh_);  // by callbacks; the loop may sleep now
   return done;
 }
 

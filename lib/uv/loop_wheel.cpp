@@ -179,7 +179,7 @@ wheel_stats loop_wheel::stats() const noexcept {
 }
 
 socket_look loop_wheel::look(const socket_view& socket) noexcept {
-  return last_look_ ? look_at_socket(socket, fresh_time()) : socket_look{};
+  return last_look_ ? look_at_socket(socket) : socket_look{};
 }
 
 void loop_wheel::plan_visit(instant when) noexcept {

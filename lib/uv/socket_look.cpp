@@ -43,7 +43,7 @@ instant ago(instant now, std::uint32_t ms) noexcept {
 
 }  // namespace
 
-socket_look look_at_socket(const socket_view& socket, instant now) noexcept {
+socket_look look_at_socket(const socket_view& socket) noexcept {
   socket_look seen;
   const auto fd = descriptor_of(socket);
   if (!fd) return seen;
@@ -61,11 +61,12 @@ socket_look look_at_socket(const socket_view& socket, instant now) noexcept {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (getsockopt(*fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state != TCP_CLOSE) {
+    // Read after the call: its answer is an age at that moment, which may be long after this
+    // function began.
+    const instant now{std::chrono::nanoseconds{static_cast<std::int64_t>(uv_hrtime())}};
     seen.last_arrival = ago(now, info.tcpi_last_data_recv);
     seen.last_delivery = ago(now, info.tcpi_last_ack_recv);
   }
-#else
-  (void)now;
 #endif
   return seen;
 }

@@ -5,8 +5,8 @@
 
 namespace idlewheel::detail {
 
-void overdue_queue::put(timer& t) noexcept {
-  t.filed_ = t.deadline_;
+void overdue_queue::put(timer& t, tick deadline) noexcept {
+  t.filed_ = deadline;
   file(t);
 }
 
@@ -29,7 +29,7 @@ timer* overdue_queue::step() noexcept {
   return nullptr;
 }
 
-// By filed_, not by deadline_: a refresh may have moved the deadline meanwhile.
+// By filed_, not by the deadline: a refresh may have moved that meanwhile.
 void overdue_queue::file(timer& t) noexcept {
   buckets_[static_cast<std::size_t>(std::bit_width(t.filed_ ^ last_))].push_back(t);
 }

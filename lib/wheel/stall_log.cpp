@@ -20,11 +20,11 @@ void stall_log::add(instant stamp, instant until, timespan grain) noexcept {
   entries_[size_++] = {.first = stamp, .last = stamp, .lag = lag};
 }
 
-timespan stall_log::lag(instant from, instant to) const noexcept {
-  timespan most;
-  for (std::size_t i = size_; i-- != 0 && entries_[i].last >= from;)
-    if (entries_[i].first <= to) most = std::max(most, entries_[i].lag);
-  return most;
+timespan stall_log::lag(instant stamp) const noexcept {
+  const auto end = entries_.begin() + static_cast<std::ptrdiff_t>(size_);
+  const auto found =
+      std::partition_point(entries_.begin(), end, [&](const entry& e) { return e.last < stamp; });
+  return found != end && found->first <= stamp ? found->lag : timespan{};
 }
 
 void stall_log::halve() noexcept {

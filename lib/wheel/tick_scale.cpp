@@ -7,8 +7,8 @@
 namespace idlewheel {
 
 tick_scale::tick_scale(timespan length) {
-  if (length < timespan{std::chrono::nanoseconds{1}})
-    throw std::invalid_argument("idlewheel: a tick must last 1 ns or more, not " +
+  if (length.count_ns() < 1 || length.count_ns() > INT64_C(1) << 61)
+    throw std::invalid_argument("idlewheel: a tick must last 1 ns to 2^61 ns (73 years), not " +
                                 std::to_string(length.count_ns()) + " ns");
   __extension__ using wide = unsigned __int128;
   length_ = static_cast<std::uint64_t>(length.count_ns());

@@ -4,21 +4,30 @@
 #include <cassert>
 
 namespace idlewheel {
+namespace {
+
+// What stamp_of() can keep.
+constexpr instant latest_base{std::chrono::nanoseconds{(INT64_C(1) << 62) - 1}};
+constexpr instant earliest_base{-std::chrono::nanoseconds{INT64_C(1) << 62}};
+
+}  // namespace
 
 timer_host::timer_host(const wheel_options& options, const tick_scale& scale,
                        const poll_clock& clock)
-    : poll_clock_{clock.count}, scale_{scale}, clock_{clock}, wheel_{options} {
+    : poll_clock_{clock.count}, scale_{scale}, wheel_{options}, clock_{clock} {
   wheel_.hooks_ = {.host = this,
                    .emptied =
                        [](void* self) noexcept {
                          timer_host& host = *static_cast<timer_host*>(self);
                          if (host.judging_ || !host.planned_) return;
                          host.planned_ = false;
+                         // This turn's end will not be told any more; what was stamped was by now.
+                         if (host.stamps_used()) host.end_of_stamps(host.read_clock());
                          host.forget_visit();
                        },
-                   .due_really =
-                       [](void* self, const timer& t) noexcept {
-                         return static_cast<timer_host*>(self)->due_really(t);
+                   .deadline =
+                       [](const void* self, const timer& t) noexcept {
+                         return static_cast<const timer_host*>(self)->deadline_of(t);
                        }};
 }
 
@@ -27,22 +36,61 @@ timer_host::~timer_host() {
 }
 
 bool timer_host::arm(timer& t, timespan timeout) noexcept {
-  return arm_tick(t, timeout, later(read_clock(), timeout));
+  return arm_since(t, read_clock(), timeout);
 }
 
 bool timer_host::arm_at(timer& t, instant deadline) noexcept {
-  return arm_tick(t, between(read_clock(), deadline), deadline);
+  const timespan timeout =
+      std::clamp(between(read_clock(), deadline), timespan{}, timer::max_timeout);
+  return arm_since(t, later(deadline, -std::chrono::nanoseconds{timeout}), timeout);
 }
 
-bool timer_host::arm_tick(timer& t, timespan timeout, instant deadline) noexcept {
+bool timer_host::arm_since(timer& t, instant base, timespan timeout) noexcept {
   check_thread();
   assert(!closed_ && "idlewheel: armed after close");
   if (closed_) return false;
+  base = std::clamp(base, earliest_base, latest_base);
   t.set_timeout(timeout);
-  t.from_poll_ = 0;
-  wheel_.arm(t, scale_.ceil(deadline));
-  visit_by(t.deadline_);
+  t.moved_to_ = stamp_of(base, false);
+  wheel_.place(t, scale_.ceil(later(base, t.timeout())));
+  visit_by(t.filed_);
   return true;
+}
+
+bool timer_host::refresh(timer& t, timespan timeout) noexcept {
+  if (!t.armed_on(wheel_)) return false;
+  const instant from = poll_time();
+  t.set_timeout(timeout);
+  t.moved_to_ = poll_stamp_;
+  move_to(t, later(from, t.timeout()));
+  return true;
+}
+
+bool timer_host::refresh_at(timer& t, instant deadline) noexcept {
+  if (!t.armed_on(wheel_)) return false;
+  const timespan timeout =
+      std::clamp(between(poll_time(), deadline), timespan{}, timer::max_timeout);
+  const instant base =
+      std::clamp(later(deadline, -std::chrono::nanoseconds{timeout}), earliest_base, latest_base);
+  t.set_timeout(timeout);
+  t.moved_to_ = stamp_of(base, false);
+  move_to(t, later(base, timeout));
+  return true;
+}
+
+void timer_host::move_to(timer& t, instant deadline) noexcept {
+  const tick due = scale_.ceil(deadline);
+  if (due < t.filed_ || ((due ^ t.filed_) & wheel_.relink_mask_) != 0) {
+    wheel_.move(t, due);
+    visit_by(t.filed_);
+  }
+}
+
+tick timer_host::deadline_of(const timer& t) const noexcept {
+  const auto ns = static_cast<std::int64_t>(t.moved_to_) >> 1;
+  instant base{std::chrono::nanoseconds{ns}};
+  if ((t.moved_to_ & 1) != 0) base = latest(base);
+  return std::max(t.filed_, scale_.ceil(later(base, t.timeout())));
 }
 
 void timer_host::visit_by(tick due) noexcept {
@@ -84,19 +132,13 @@ void timer_host::stamp_poll() noexcept {
   // With nothing armed nobody will close the books, and nothing can come due by them.
   stamped_ = wheel_.size() != 0 ? count : no_stamp;
   poll_time_ = at;
+  poll_stamp_ = stamp_of(at, true);
+  poll_ceil_ = scale_.before_sum(at);
 }
 
 void timer_host::end_of_stamps(instant now) noexcept {
   if (now > poll_time_) stalls_.add(poll_time_, now, scale_.length());
   stamped_ = no_stamp;
-}
-
-// The timer's deadline was its stamp plus its timeout, rounded up to a tick: which stamp it was is
-// known to within that tick.
-tick timer_host::due_really(const timer& t) const noexcept {
-  const instant stamp = later(scale_.begins(t.deadline_), -std::chrono::nanoseconds{t.timeout()});
-  const timespan lag = stalls_.lag(later(stamp, -std::chrono::nanoseconds{scale_.length()}), stamp);
-  return lag == timespan{} ? t.deadline_ : scale_.ceil(later(scale_.begins(t.deadline_), lag));
 }
 
 void timer_host::close_host() noexcept {

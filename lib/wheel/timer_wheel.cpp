@@ -15,6 +15,8 @@ constexpr tick last_now = std::numeric_limits<tick>::max() - 1;
 
 bool timer::cancel() noexcept { return wheel_ != nullptr && wheel_->cancel(*this); }
 
+tick timer::armed_deadline() const noexcept { return wheel_->deadline_of(*this); }
+
 timer_wheel::timer_wheel(const wheel_options& options) : refresh_{options.refresh} {
   if (options.slots == 0 || options.slots > max_slots)
     throw std::invalid_argument("idlewheel: a wheel has 1 to " + std::to_string(max_slots) +
@@ -34,6 +36,11 @@ timer_wheel::~timer_wheel() {
 }
 
 void timer_wheel::arm(timer& t, tick deadline) noexcept {
+  place(t, deadline);
+  t.moved_to_ = t.filed_;
+}
+
+void timer_wheel::place(timer& t, tick at) noexcept {
   if (t.wheel_ == this) {
     take(t);
   } else {
@@ -41,13 +48,7 @@ void timer_wheel::arm(timer& t, tick deadline) noexcept {
     t.wheel_ = this;
     ++size_;
   }
-  file(t, std::max(deadline, now_ + 1));
-}
-
-void timer_wheel::relink(timer& t, tick deadline) noexcept {
-  take(t);
-  file(t, deadline);
-  ++counts_.relinked;
+  file(t, std::max(at, now_ + 1));
 }
 
 bool timer_wheel::cancel(timer& t) noexcept {
@@ -137,58 +138,30 @@ bool timer_wheel::take_next_slot() noexcept {
 
 timer* timer_wheel::meet_one() noexcept {
   const tick due = over_a_lap_ ? target_ : cursor_;
-  timer* t = nullptr;
-  if (met_.empty()) {
-    t = overdue_.step();
-    if (t == nullptr) return nullptr;
-  } else {
-    t = static_cast<timer*>(met_.front());
-    __builtin_prefetch(t->next());
-    if (t->deadline_ <= due && over_a_lap_) {
-      take(*t);
-      overdue_.put(*t);
-      return nullptr;
-    }
-  }
-  if (t->deadline_ <= due) {
-    if (!t->from_poll_ || hooks_.due_really == nullptr) return t;
-    t->from_poll_ = 0;
-    const tick really = hooks_.due_really(hooks_.host, *t);
-    if (really <= target_) return t;
-    take(*t);
-    file(*t, really);
+  const bool from_overdue = met_.empty();
+  timer* const t = from_overdue ? overdue_.step() : static_cast<timer*>(met_.front());
+  if (t == nullptr) return nullptr;
+  if (!from_overdue) __builtin_prefetch(t->next());
+
+  const tick deadline = deadline_of(*t);
+  if (deadline <= due && (from_overdue || !over_a_lap_)) return t;
+  take(*t);
+  if (deadline <= due) {
+    overdue_.put(*t, deadline);
   } else if (t->filed_ <= due) {  // deferred, or refreshed while it waited to be met
-    take(*t);
-    file(*t, t->deadline_);
+    file(*t, deadline);
     ++counts_.relinked;
   } else {  // its lap is still to come
-    take(*t);
     file(*t);
     ++counts_.kept;
   }
   return nullptr;
 }
 
-void timer_wheel::file(timer& t, tick deadline) noexcept {
-  t.deadline_ = t.filed_ = deadline;
-  file(t);
-}
-
-void timer_wheel::file(timer& t) noexcept {
-  slot& s = slot_of(t.filed_);
-  if (s.timers.empty()) {
-    const tick index = t.filed_ & mask_;
-    occupied_[index / 64] |= std::uint64_t{1} << (index % 64);
-    s.earliest = t.filed_;
-  } else if (t.filed_ < s.earliest) {
-    s.earliest = t.filed_;
-  }
-  s.timers.push_back(t);
-}
-
-void timer_wheel::take(timer& t) noexcept {
-  // The list it leaves empty may also be met_ or a bucket of overdue_, which have no bit.
-  if (t.unlink() == &slot_of(t.filed_).timers) clear_bit(t.filed_);
+void timer_wheel::set_bit(tick t) noexcept {
+  const tick index = t & mask_;
+  occupied_[index / 64] |= std::uint64_t{1} << (index % 64);
+  ring_[index].earliest = t;
 }
 
 void timer_wheel::clear_bit(tick t) noexcept {
@@ -238,15 +211,15 @@ bool timer_wheel::check_invariants() const noexcept {
     if (bit) want((here.earliest & mask_) == s && here.earliest > swept_);  // I3
     for (const detail::link* l = here.timers.front(); l != &here.timers; l = l->next()) {
       const timer& t = static_cast<const timer&>(*l);
-      want((t.filed_ & mask_) == s && swept_ < t.filed_ && t.filed_ <= t.deadline_);  // I1
-      want(here.earliest <= t.filed_);                                                // I3
-      want(t.wheel_ == this);                                                         // I4
+      want((t.filed_ & mask_) == s && swept_ < t.filed_ && t.filed_ <= deadline_of(t));  // I1
+      want(here.earliest <= t.filed_);                                                   // I3
+      want(t.wheel_ == this);                                                            // I4
       ++found;
     }
   }
   const auto waiting = [&](const timer& t) {
-    want(t.filed_ <= t.deadline_);  // I6
-    want(t.wheel_ == this);         // I4
+    want(t.filed_ <= deadline_of(t));  // I6
+    want(t.wheel_ == this);            // I4
     ++found;
   };
   for (const detail::link* l = met_.front(); l != &met_; l = l->next())

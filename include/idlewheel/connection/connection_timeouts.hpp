@@ -101,8 +101,8 @@ class connection_timeouts {
   // n bytes were received. Call it from the read callback; 0 is no activity. The hot path: O(1).
   void on_read(std::size_t n) noexcept {
     if (n == 0) return;
-    last_read_ = host_->poll_time();
-    host_->refresh_at(timer_, later(last_read_, read_limit_));
+    // With no limit on there is no timer, and no turn's end at which the host settles its stamps.
+    last_read_ = host_->refresh(timer_) ? host_->poll_time() : host_->now();
   }
 
   // n bytes were handed to the stream, or to the kernel. Whether the peer takes them is asked when
@@ -110,7 +110,8 @@ class connection_timeouts {
   void on_write(std::size_t n) noexcept { queued_ += n; }
 
   // We stop reading, because the peer does not take what we send: until resume_reading(), bytes
-  // waiting in the kernel count from when they came, not as news. Stops no clock. O(1).
+  // waiting in the kernel count from when they came, not as news; where the kernel does not say
+  // when, from the look that first found them. Stops no clock. O(1).
   void pause_reading() noexcept { paused_ = true; }
   void resume_reading() noexcept { paused_ = false; }
 
@@ -138,11 +139,11 @@ class connection_timeouts {
   std::optional<limit> soonest() const noexcept;
 
   // I1  While not stopped, and while some limit is on and the host open, timer_ is armed, for the
-  //     soonest limit or earlier.
+  //     soonest limit or earlier. Its timeout is the shortest limit that a read moves, so that a
+  //     refresh keeps it so.
   // What a read touches comes first.
   timer timer_{[this] { on_timer(); }};
-  instant last_read_;    // stamp of the last bytes received; see timer_host::latest()
-  timespan read_limit_;  // the shortest limit that a read moves
+  instant last_read_;  // stamp of the last bytes received; see timer_host::latest()
   timer_host* host_;
   const timeout_policy* policy_;
   timeout_handler* handler_;
@@ -151,6 +152,7 @@ class connection_timeouts {
   std::uint64_t delivered_ = 0;  // of those, taken by the peer at the last look
   instant last_delivery_;        // when that had last grown
   instant no_verdict_before_;    // an extension
+  std::uint64_t unread_ = 0;     // what waited in the kernel at the last look
   bool* destroyed_ = nullptr;    // of the on_timer() that is running
   bool paused_ = false;
   bool stopped_ = false;

@@ -39,7 +39,7 @@ class manual_wheel final : public timer_host {
   ~manual_wheel() override;
 
   // Lets time pass on a loop that is never blocked: it wakes at every planned visit, polls, and
-  // judges. pre: d >= 0.
+  // judges. From a callback it is block(d). pre: d >= 0.
   void advance(timespan d);
 
   // Lets time pass while a handler blocks: nothing is polled and nothing judged, until the next
@@ -50,7 +50,7 @@ class manual_wheel final : public timer_host {
   void poll();
 
   // The rest of that turn: judges what was due when the poll began, within one budget. Returns what
-  // advance() of the wheel did.
+  // advance() of the wheel did; {0, true} from a callback.
   progress turn();
 
   // As loop_wheel::close().
@@ -75,6 +75,7 @@ class manual_wheel final : public timer_host {
   std::uint64_t polled_ns_;
   instant visit_at_{};
   bool visit_planned_ = false;
+  bool judging_ = false;       // in a turn's judge()
   bool unfinished_ = false;    // the last turn's budget left something
   bool* destroyed_ = nullptr;  // of the advance() or turn() that is running
   std::size_t budget_;

@@ -8,15 +8,15 @@
 
 namespace idlewheel {
 
-// `now` is a fresh read of the host's clock. The instants returned are rounded towards now by what
-// the kernel's stamps resolve (one jiffy), so that nothing dated by them is early. A field stays
-// empty where the socket or the platform has no answer: a pipe has no acknowledgements, a closing
-// handle has no descriptor. Thread: the loop's.
+// The instants are loop_wheel's, uv_hrtime(), rounded towards now by what the kernel's stamps
+// resolve (one jiffy), so that nothing dated by them is early. A field stays empty where the socket
+// or the platform has no answer: a pipe has no acknowledgements, a closing handle has no
+// descriptor. Thread: the loop's.
 //
 //   unread         FIONREAD
 //   unsent         libuv's write queue plus SIOCOUTQ
 //   last_arrival   tcpi_last_data_recv, TCP only
 //   last_delivery  tcpi_last_ack_recv, TCP only
-socket_look look_at_socket(const socket_view& socket, instant now) noexcept;
+socket_look look_at_socket(const socket_view& socket) noexcept;
 
 }  // namespace idlewheel

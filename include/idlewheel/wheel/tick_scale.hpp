@@ -14,6 +14,7 @@
 // instant from the clock's zero on (Granlund and Montgomery, "Division by Invariant Integers
 // using Multiplication", PLDI 1994, with a dividend of 63 bits so that the multiplier fits in 64).
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "idlewheel/wheel/timespan.hpp"
@@ -25,7 +26,8 @@ using tick = std::uint64_t;
 
 class tick_scale {
  public:
-  // One tick lasts `length`; 1 ns or more, else throws std::invalid_argument with the value.
+  // One tick lasts `length`; 1 ns to 73 years (2^61 ns), else throws std::invalid_argument with the
+  // value.
   explicit tick_scale(timespan length);
 
   timespan length() const noexcept { return std::chrono::nanoseconds{length_}; }
@@ -38,6 +40,16 @@ class tick_scale {
     const std::uint64_t ns = clamp(t);
     const std::uint64_t whole = divide(ns);
     return whole + (whole * length_ != ns);
+  }
+
+  // ceil(a + b) where a is the same many times over: prepare it once with before_sum(). Exact while
+  // a and b are each below 2^61 ns, 73 years; before_sum() cuts a to that. O(1): one
+  // multiplication.
+  std::uint64_t before_sum(instant a) const noexcept {
+    return std::min(clamp(a), (std::uint64_t{1} << 61) - 1) + length_ - 1;
+  }
+  tick ceil_of_sum(std::uint64_t before, std::uint64_t b) const noexcept {
+    return divide(before + b);
   }
 
   // When tick n begins; instant::max() for what lies beyond it. O(1).

@@ -20,6 +20,7 @@
 //   Time      A deadline is an absolute tick; being armed is a state of its own, no tick means
 //   "no".
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -67,13 +68,14 @@ class timer : private detail::link {
 
   // When it fires; empty when not armed. O(1).
   std::optional<tick> deadline() const noexcept {
-    return armed() ? std::optional{deadline_} : std::nullopt;
+    return armed() ? std::optional{armed_deadline()} : std::nullopt;
   }
 
   // Ticks from `now` to the deadline, 0 when that is past; empty when not armed. O(1).
   std::optional<tick> remaining(tick now) const noexcept {
     if (!armed()) return std::nullopt;
-    return deadline_ > now ? deadline_ - now : 0;
+    const tick due = armed_deadline();
+    return due > now ? due - now : 0;
   }
 
   // The timeout that a timer_host last armed it with, which refresh() repeats; zero before that and
@@ -81,6 +83,9 @@ class timer : private detail::link {
   timespan timeout() const noexcept {
     return std::chrono::nanoseconds{static_cast<std::int64_t>(timeout_)};
   }
+
+  // The longest timeout that is kept; longer ones are cut to it.
+  static constexpr timespan max_timeout = std::chrono::nanoseconds{INT64_C(1) << 62};  // 146 years
 
  private:
   friend class timer_wheel;
@@ -103,16 +108,19 @@ class timer : private detail::link {
     run_(copy, *this);
   }
 
+  bool armed_on(const timer_wheel& wheel) const noexcept { return wheel_ == &wheel; }
+  tick armed_deadline() const noexcept;  // pre: armed()
+
   void set_timeout(timespan t) noexcept {
-    timeout_ = t.count_ns() < 0 ? 0 : static_cast<std::uint64_t>(t.count_ns()) & (~0ULL >> 1);
+    timeout_ = t < timespan{} ? 0 : static_cast<std::uint64_t>(std::min(t, max_timeout).count_ns());
   }
 
-  // The first 48 bytes are what a refresh touches; see timer_wheel's invariants for filed_.
-  tick filed_ = 0;                   // where it sits: slot (filed_ mod slots); filed_ <= deadline_
-  tick deadline_ = 0;                // when it fires
-  std::uint64_t timeout_ : 63 = 0;   // ns; what refresh() repeats
-  std::uint64_t from_poll_ : 1 = 0;  // the deadline counts from a poll's stamp: see timer_host
-  timer_wheel* wheel_ = nullptr;     // null: not armed
+  // The first 48 bytes are what a refresh touches.
+  tick filed_ = 0;  // where it sits: slot (filed_ mod slots); never after the deadline
+  std::uint64_t moved_to_ =
+      0;  // on a bare wheel the deadline; on a host what the timeout counts from
+  std::uint64_t timeout_ = 0;     // ns; on a host: what refresh() repeats
+  timer_wheel* wheel_ = nullptr;  // null: not armed
   void (*run_)(void*, timer&) noexcept;
   alignas(void*) std::byte callback_[sizeof(void*)];
 };

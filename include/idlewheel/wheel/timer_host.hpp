@@ -42,23 +42,35 @@ class timer_host {
   // False, and nothing armed, when the host is closed. O(1), allocates nothing.
   bool arm(timer& t, timespan timeout) noexcept;
 
-  // The same for a point on this host's clock. timeout() becomes the time from now to there.
+  // The same from another moment: fires when `timeout` has passed since `base`. For a limit that
+  // counts from an activity in the past. A deadline already reached fires at the next tick.
+  bool arm_since(timer& t, instant base, timespan timeout) noexcept;
+
+  // The same to a point on this host's clock. timeout() becomes the time from now to there.
   bool arm_at(timer& t, instant deadline) noexcept;
 
-  // Moves an armed timer to its own timeout, from the poll that reported the bytes. False, and
-  // nothing done, when it is not armed on this host: a refresh never revives. O(1), one store when
-  // the slot stays the same.
-  bool refresh(timer& t) noexcept { return move(t, later(poll_time(), t.timeout()), true); }
-
-  // The same with another timeout, which later refreshes repeat.
-  bool refresh(timer& t, timespan timeout) noexcept {
-    if (!move(t, later(poll_time(), timeout), true)) return false;
-    t.set_timeout(timeout);
+  // Moves an armed timer: its timeout() counts anew, from the poll that reported the bytes. False,
+  // and nothing done, when it is not armed on this host: a refresh never revives. It never fires
+  // the timer sooner than it would have. O(1): one store when deferred or when the slot stays the
+  // same, else an unlink and a relink. Reads no clock.
+  bool refresh(timer& t) noexcept {
+    if (*poll_clock_ != stamped_) [[unlikely]]
+      stamp_poll();
+    if (!t.armed_on(wheel_)) return false;
+    t.moved_to_ = poll_stamp_;
+    if (wheel_.relink_mask_ == 0) return true;
+    const tick due = scale_.ceil_of_sum(poll_ceil_, t.timeout_);
+    if (due > t.filed_ && ((due ^ t.filed_) & wheel_.relink_mask_) != 0) wheel_.move(t, due);
     return true;
   }
 
-  // The same to a point on this host's clock, taken as it is; timeout() stays.
-  bool refresh_at(timer& t, instant deadline) noexcept { return move(t, deadline, false); }
+  // The same with another timeout, which later refreshes repeat; a shorter one moves it sooner.
+  // O(1).
+  bool refresh(timer& t, timespan timeout) noexcept;
+
+  // The same to a point on this host's clock: timeout() becomes the time from the poll to there.
+  // O(1).
+  bool refresh_at(timer& t, instant deadline) noexcept;
 
   // Returns whether t was armed here; after true its callback never runs. O(1).
   bool cancel(timer& t) noexcept { return wheel_.cancel(t); }
@@ -75,7 +87,7 @@ class timer_host {
 
   // The latest time at which an event stamped with this poll_time() can really have happened: the
   // stamp, unless a handler blocked during that turn. For the moment when a limit has run out.
-  instant latest(instant stamp) const noexcept { return later(stamp, stalls_.lag(stamp, stamp)); }
+  instant latest(instant stamp) const noexcept { return later(stamp, stalls_.lag(stamp)); }
 
   // The time that the wheel was last advanced to: in a callback, what the verdict is based on.
   // Never later than a fresh read.
@@ -123,30 +135,31 @@ class timer_host {
   virtual void check_thread() const noexcept {}  // asserts in debug builds
 
  private:
-  bool move(timer& t, instant deadline, bool from_poll) noexcept {
-    const tick due = scale_.ceil(deadline);
-    if (!wheel_.refresh(t, due)) return false;
-    if (t.from_poll_ != from_poll) t.from_poll_ = from_poll;
-    if (due < visit_) [[unlikely]]
-      visit_by(due);
-    return true;
+  // What the timeout of one of our timers counts from, as the timer keeps it: nanoseconds, and in
+  // the lowest bit whether they are a poll's stamp, which latest() may correct.
+  static std::uint64_t stamp_of(instant base, bool from_poll) noexcept {
+    return (static_cast<std::uint64_t>(base.time_since_epoch().count()) << 1) |
+           (from_poll ? 1u : 0u);
   }
-  bool arm_tick(timer& t, timespan timeout, instant deadline) noexcept;
+  // Refiles t after its timeout or what that counts from was changed at will.
+  void move_to(timer& t, instant deadline) noexcept;
+  tick deadline_of(const timer& t) const noexcept;
   void visit_by(tick due) noexcept;
 
   static constexpr std::uint64_t no_stamp = ~std::uint64_t{0};
   void stamp_poll() noexcept;
-  tick due_really(const timer& t) const noexcept;
 
   // What a refresh reads, in one cache line.
   const std::uint64_t* poll_clock_;
   std::uint64_t stamped_ = no_stamp;  // the count that poll_time_ was made from
-  instant poll_time_{};
-  tick visit_ = 0;  // 0 while judging, whose end plans anew
+  std::uint64_t poll_stamp_ = 0;      // poll_time_ as stamp_of() keeps it
+  std::uint64_t poll_ceil_ = 0;       // and as ceil_of_sum() wants it
   tick_scale scale_;
+  tick visit_ = 0;  // 0 while judging, whose end plans anew
+  timer_wheel wheel_;
 
+  instant poll_time_{};
   poll_clock clock_;
-  detail::stall_log stalls_;
 
   // I1  While the wheel holds a timer, a visit is planned at visit_ <= wheel_.next_visit(), or
   //     judging_ is set.
@@ -155,7 +168,7 @@ class timer_host {
   bool judging_ = false;  // in judge(), or between two calls for one unfinished pass
   bool* gone_ = nullptr;  // of the judge() that is running
   instant judged_at_{};
-  timer_wheel wheel_;
+  detail::stall_log stalls_;
 };
 
 }  // namespace idlewheel

@@ -98,12 +98,7 @@ class timer_wheel {
   // a refresh never revives. A deadline already reached fires at the next tick. O(1).
   bool refresh(timer& t, tick deadline) noexcept {
     if (t.wheel_ != this) return false;
-    if (deadline <= now_) deadline = now_ + 1;
-    // Same slot, or deferred: the ring looks at filed_ first and finds the later deadline there.
-    if (deadline >= t.filed_ && ((deadline ^ t.filed_) & relink_mask_) == 0)
-      t.deadline_ = deadline;
-    else
-      relink(t, deadline);
+    if (!refresh_in_place(t, deadline)) relink(t, deadline);
     return true;
   }
 
@@ -147,14 +142,14 @@ class timer_wheel {
     tick earliest = 0;  // meaningful while occupied
   };
 
-  // I1  A timer in the ring sits in slot (filed_ & mask_), and swept_ < filed_ <= deadline_.
+  // I1  A timer in the ring sits in slot (filed_ & mask_), and swept_ < filed_ <= its deadline.
   // I2  Bit s of occupied_ is set exactly when slot s holds a timer.
   // I3  An occupied slot's earliest <= filed_ of each timer in it, earliest is congruent to the
   // slot,
   //     and earliest > swept_.
   // I4  size_ == timers in the ring, in met_ and in overdue_; each has wheel_ == this.
   // I5  swept_ <= target_ <= now_; equal, with met_ and overdue_ empty, unless a pass is
-  // unfinished. I6  A timer in met_ or overdue_ has filed_ <= deadline_.
+  // unfinished. I6  A timer in met_ or overdue_ has filed_ <= its deadline.
   std::unique_ptr<slot[]> ring_;
   std::unique_ptr<std::uint64_t[]> occupied_;
   tick mask_ = 0;         // slots - 1
@@ -175,22 +170,65 @@ class timer_wheel {
   refresh_mode refresh_;
   bool advancing_ = false;
   bool* destroyed_ = nullptr;  // of the advance() that is running
-  // The host's, if there is one: the last timer was cancelled; and the tick until which a due timer
-  // with from_poll_ set has to wait on.
+  // The host's, if there is one. Its timers keep in moved_to_ what the timeout counts from, so that
+  // a refresh need not know the tick; what deadline that makes is asked when the ring meets the
+  // timer.
   struct host_hooks {
     void* host = nullptr;
-    void (*emptied)(void* host) noexcept = nullptr;
-    tick (*due_really)(void* host, const timer& t) noexcept = nullptr;
+    void (*emptied)(void* host) noexcept = nullptr;  // the last timer was cancelled
+    tick (*deadline)(const void* host, const timer& t) noexcept = nullptr;
   } hooks_;
 
+  // The refresh that is one store: to the same slot, or deferred. The ring looks at filed_ first
+  // and finds the later deadline there. False, and nothing done, when that will not do.
+  bool refresh_in_place(timer& t, tick deadline) noexcept {
+    if (deadline <= now_ || deadline < t.filed_ || ((deadline ^ t.filed_) & relink_mask_) != 0)
+      return false;
+    t.moved_to_ = deadline;
+    return true;
+  }
+
   slot& slot_of(tick t) const noexcept { return ring_[t & mask_]; }
-  void file(timer& t) noexcept;                 // by filed_; pre: not linked
-  void file(timer& t, tick deadline) noexcept;  // by a new deadline
-  void take(timer& t) noexcept;                 // unlinks it from wherever it is
-  void relink(timer& t, tick deadline) noexcept;
+  // Unlinks t from wherever it is. The list it leaves empty may also be met_ or a bucket of
+  // overdue_, which have no bit.
+  void take(timer& t) noexcept {
+    if (detail::link* const emptied = t.unlink()) [[unlikely]]
+      if (emptied == &slot_of(t.filed_).timers) clear_bit(t.filed_);
+  }
+
+  // Appends t to the slot of filed_. pre: it is in no list.
+  void file(timer& t) noexcept {
+    slot& s = slot_of(t.filed_);
+    if (s.timers.empty()) [[unlikely]]
+      set_bit(t.filed_);
+    else if (t.filed_ < s.earliest) [[unlikely]]
+      s.earliest = t.filed_;
+    s.timers.push_back(t);
+  }
+  void file(timer& t, tick at) noexcept {
+    t.filed_ = at;
+    file(t);
+  }
+
+  // Files t at that tick, or at the next one when that is reached. For arming and for moving.
+  void place(timer& t, tick at) noexcept;
+  void move(timer& t, tick at) noexcept {
+    take(t);
+    file(t, at > now_ ? at : now_ + 1);
+    ++counts_.relinked;
+  }
+  void relink(timer& t, tick deadline) noexcept {
+    move(t, deadline);
+    t.moved_to_ = t.filed_;
+  }
+
+  tick deadline_of(const timer& t) const noexcept {
+    return hooks_.deadline != nullptr ? hooks_.deadline(hooks_.host, t) : t.moved_to_;
+  }
   bool find_work() noexcept;  // false: the pass to now_ is finished
   bool take_next_slot() noexcept;
-  timer* meet_one() noexcept;  // the timer to fire, or null; pre: find_work()
+  timer* meet_one() noexcept;     // the timer to fire, or null; pre: find_work()
+  void set_bit(tick t) noexcept;  // and earliest: t is the slot's first
   void clear_bit(tick t) noexcept;
   std::optional<tick> next_occupied(tick after, tick last) const noexcept;
 };

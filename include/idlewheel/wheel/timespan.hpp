@@ -21,6 +21,32 @@
 
 namespace idlewheel {
 
+namespace detail {
+
+template <class Rep, class Period>
+constexpr std::int64_t saturated_ns(std::chrono::duration<Rep, Period> d) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  using to_ns = std::ratio_divide<Period, std::nano>;
+  if constexpr (std::is_integral_v<Rep>) {
+    // 128 bits hold a 64-bit count of anything up to an age of the universe per unit.
+    __extension__ using wide = __int128;
+    static_assert(to_ns::num < (INT64_C(1) << 62), "a unit this long is not a timeout");
+    const wide scaled = static_cast<wide>(d.count()) * to_ns::num;
+    wide ns = scaled / to_ns::den;
+    if (scaled % to_ns::den != 0) ns += scaled > 0 ? 1 : -1;
+    return ns > most ? most : ns < least ? least : static_cast<std::int64_t>(ns);
+  } else {
+    const long double ns = static_cast<long double>(d.count()) * to_ns::num / to_ns::den;
+    if (ns != ns) throw std::invalid_argument("idlewheel: a duration is not a number (NaN)");
+    if (ns >= static_cast<long double>(most)) return most;
+    if (ns <= static_cast<long double>(least)) return least;
+    return static_cast<std::int64_t>(ns < 0 ? std::floor(ns) : std::ceil(ns));
+  }
+}
+
+}  // namespace detail
+
 class timespan {
  public:
   constexpr timespan() noexcept = default;
@@ -28,7 +54,7 @@ class timespan {
   // From any chrono duration, saturating. Throws only for a floating-point NaN. O(1).
   template <class Rep, class Period>
   constexpr timespan(std::chrono::duration<Rep, Period> d) noexcept(std::is_integral_v<Rep>)
-      : ns_{saturate(d)} {}
+      : ns_{detail::saturated_ns(d)} {}
 
   constexpr operator std::chrono::nanoseconds() const noexcept {
     return std::chrono::nanoseconds{ns_};
@@ -40,28 +66,6 @@ class timespan {
   friend constexpr auto operator<=>(timespan, timespan) noexcept = default;
 
  private:
-  template <class Rep, class Period>
-  static constexpr std::int64_t saturate(std::chrono::duration<Rep, Period> d) {
-    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-    constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
-    using to_ns = std::ratio_divide<Period, std::nano>;
-    if constexpr (std::is_integral_v<Rep>) {
-      // 128 bits hold a 64-bit count of anything up to an age of the universe per unit.
-      __extension__ using wide = __int128;
-      static_assert(to_ns::num < (INT64_C(1) << 62), "a unit this long is not a timeout");
-      const wide scaled = static_cast<wide>(d.count()) * to_ns::num;
-      wide ns = scaled / to_ns::den;
-      if (scaled % to_ns::den != 0) ns += scaled > 0 ? 1 : -1;
-      return ns > most ? most : ns < least ? least : static_cast<std::int64_t>(ns);
-    } else {
-      const long double ns = static_cast<long double>(d.count()) * to_ns::num / to_ns::den;
-      if (ns != ns) throw std::invalid_argument("idlewheel: a duration is not a number (NaN)");
-      if (ns >= static_cast<long double>(most)) return most;
-      if (ns <= static_cast<long double>(least)) return least;
-      return static_cast<std::int64_t>(ns < 0 ? std::floor(ns) : std::ceil(ns));
-    }
-  }
-
   std::int64_t ns_ = 0;
 };
 

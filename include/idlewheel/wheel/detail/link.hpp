@@ -33,13 +33,14 @@ class link {
     other.prev_ = other.next_ = &other;
   }
 
-  // As a node. Returns the head when that list is empty now, else null.
+  // As a node: leaves the list. Returns the head when that list is empty now, else null. The node's
+  // own links are left as they were: whoever unlinks it knows that it is in no list.
   link* unlink() noexcept {
-    link* const head = prev_ == next_ ? prev_ : nullptr;
-    prev_->next_ = next_;
-    next_->prev_ = prev_;
-    prev_ = next_ = this;
-    return head;
+    link* const before = prev_;
+    link* const after = next_;
+    before->next_ = after;
+    after->prev_ = before;
+    return before == after ? before : nullptr;
   }
   link* next() noexcept { return next_; }
   const link* next() const noexcept { return next_; }

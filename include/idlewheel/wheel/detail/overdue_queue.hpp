@@ -23,8 +23,8 @@ class overdue_queue {
     spreading_ = 0;
   }
 
-  // Files an unlinked timer by its deadline. O(1).
-  void put(timer& t) noexcept;
+  // Files a timer that is in no list by its deadline. O(1).
+  void put(timer& t, tick deadline) noexcept;
 
   // One step, O(1): either the timer with the earliest deadline, still linked, or null when the
   // step went into moving one timer down. pre: !empty().

@@ -20,9 +20,9 @@ class stall_log {
   // apart share an entry. O(1), now and then O(entries).
   void add(instant stamp, instant until, timespan grain) noexcept;
 
-  // How much later than stamped an event with a stamp in [from, to] may really have been; zero when
-  // no such turn stalled. O(entries).
-  timespan lag(instant from, instant to) const noexcept;
+  // How much later than stamped an event with that stamp may really have been; zero when its turn
+  // did not stall. O(log entries).
+  timespan lag(instant stamp) const noexcept;
 
   std::uint64_t count() const noexcept { return count_; }  // turns added
   timespan longest() const noexcept { return longest_; }
