@@ -45,8 +45,8 @@ result storm(std::size_t n, std::size_t budget) {
     std::vector<std::uint32_t> order(n);
     std::iota(order.begin(), order.end(), 0u);
     std::shuffle(order.begin(), order.end(), std::mt19937{7});
-    for (const std::uint32_t i : order)
-      wheel.arm_at(timers[i].timer, idlewheel::later(wheel.now(), 10ms));
+    const idlewheel::instant when = idlewheel::later(wheel.now(), 1s);
+    for (const std::uint32_t i : order) wheel.arm_at(timers[i].timer, when);
 
     while (fired == 0) uv_run(&loop, UV_RUN_ONCE);  // the first turn of the storm is not timed
     std::vector<double> turns;

@@ -399,6 +399,22 @@ TEST_P(ConnectionTimeouts, WhilePausedWithoutDatesOnlyWhatWasAddedIsNews) {
   EXPECT_TRUE(p.handler.closed()) << "none has come since the look before";
 }
 
+TEST_P(ConnectionTimeouts, PausedAgainAsManyBytesAsBeforeAreNotTheSameBytes) {
+  peer p{time, read_idle_of(10s)};
+  p.timeouts->pause_reading();
+  p.look().unread = 5;
+  time.advance(10s);  // looked at, and taken for news
+  time.advance(2s);
+  p.timeouts->resume_reading();
+  p.say(5);
+  p.look().unread = 0;
+  p.timeouts->pause_reading();
+  time.advance(8s);
+  p.look().unread = 5;  // others, at 20 s
+  time.advance(2s);
+  EXPECT_FALSE(p.handler.closed()) << "2 s after bytes came in";
+}
+
 TEST_P(ConnectionTimeouts, PausingStopsNoClock) {
   peer p{time, {.idle = 10s, .read_idle = 20s}};
   p.timeouts->pause_reading();

@@ -109,6 +109,45 @@ TEST_P(LoopWheelCosts, AnIdleConnectionWithAllItsLimitsIsOneVisitALimit) {
   EXPECT_LE(wheel.stats().visits, 2u);
 }
 
+TEST_P(LoopWheelCosts, ATickOfAFractionOfAMillisecondIsOneVisitToo) {
+  for (const std::chrono::nanoseconds tick : {1'500'001ns, 2'333'333ns, 1'000'001ns}) {
+    loop_wheel odd{on, {.tick = tick, .refresh = GetParam()}};
+    for (int i = 0; i != 10; ++i) {
+      firing f;
+      const std::uint64_t before = odd.stats().visits;
+      const instant armed = clock_now();
+      odd.arm(f.t, 7ms);
+      ASSERT_TRUE(on.run_until([&] { return f.count == 1; }));
+      EXPECT_EQ(odd.stats().visits - before, 1u);
+      EXPECT_GE(f.at - armed, 7ms);
+    }
+  }
+}
+
+TEST_P(LoopWheelCosts, WithNothingArmedNoHandleIsActive) {
+  const auto active = [this] {
+    std::size_t n = 0;
+    uv_walk(
+        on,
+        [](uv_handle_t* h, void* count) {
+          if (uv_is_active(h) && !uv_is_closing(h) && !uv_has_ref(h))
+            ++*static_cast<std::size_t*>(count);
+        },
+        &n);
+    return n;
+  };
+  const std::size_t ours = active();  // the prepare that counts
+  firing f;
+  wheel.arm(f.t, 1h);
+  EXPECT_GT(active(), ours);
+  f.t.cancel();
+  EXPECT_EQ(active(), ours);
+  wheel.arm(f.t, 1ms);
+  ASSERT_TRUE(on.run_until([&] { return f.count == 1; }));
+  on.run_for(1ms);
+  EXPECT_EQ(active(), ours);
+}
+
 TEST_P(LoopWheelCosts, AReferenceOfAnEmptyWheelIsNoTurn) {
   wheel.ref();
   EXPECT_LE(turns_in(300ms), none);

@@ -23,23 +23,34 @@ struct Stall {
   order user;  // whose handles libuv learns of first
 };
 
-class LoopStalls : public testing::TestWithParam<std::tuple<Stall, refresh_mode>> {};
+// Whether the wheel happens to be due, for somebody else, in the turn that is blocked.
+enum class wheel_is { asleep, due };
 
-std::string name_of_stall(const testing::TestParamInfo<std::tuple<Stall, refresh_mode>>& i) {
-  return std::string{std::get<0>(i.param).name} + name_of_mode(std::get<1>(i.param));
+using StallParam = std::tuple<Stall, wheel_is, refresh_mode>;
+class LoopStalls : public testing::TestWithParam<StallParam> {};
+
+std::string name_of_stall(const testing::TestParamInfo<StallParam>& i) {
+  return std::string{std::get<0>(i.param).name} +
+         (std::get<1>(i.param) == wheel_is::due ? "WhenDue" : "") +
+         name_of_mode(std::get<2>(i.param));
 }
 
-// Runs f once, in one phase of the loop, soon after it has been made.
+// Runs f once, in one phase of the loop, as soon as `ready` says so there.
 class once_in_phase {
  public:
-  once_in_phase(uv_loop_t* loop, phase where, std::function<void()> f)
-      : where_{where}, f_{std::move(f)} {
+  once_in_phase(uv_loop_t* loop, phase where, std::function<bool()> ready, std::function<void()> f)
+      : where_{where}, ready_{std::move(ready)}, f_{std::move(f)} {
     const auto run = [this] {
-      if (armed_) armed_ = false, f_();
+      if (!armed_ || !ready_()) return;
+      armed_ = false;
+      f_();
     };
     switch (where) {
       case phase::read:
-        end_.emplace(loop, transport::pipe, [run](std::size_t) { run(); });
+        end_.emplace(loop, transport::pipe, [this, run](std::size_t) {
+          run();
+          if (armed_) end_->say();  // until it is ready, readable in every turn
+        });
         break;
       case phase::timer:
         timer_.emplace(loop, 1ms, 1ms, run);
@@ -53,7 +64,7 @@ class once_in_phase {
       case phase::idle:
         idle_.emplace(loop, [this, run] {
           run();
-          idle_->stop();  // else the loop never sleeps again
+          if (!armed_) idle_->stop();  // else the loop never sleeps again
         });
         break;
     }
@@ -65,6 +76,7 @@ class once_in_phase {
 
  private:
   phase where_;
+  std::function<bool()> ready_;
   std::function<void()> f_;
   bool armed_ = false;
   std::optional<endpoint> end_;
@@ -76,7 +88,8 @@ class once_in_phase {
 
 TEST_P(LoopStalls, CloseTheSilentAndNobodyWhoSpoke) {
   const Stall& stall = std::get<0>(GetParam());
-  const refresh_mode mode = std::get<1>(GetParam());
+  const bool due = std::get<1>(GetParam()) == wheel_is::due;
+  const refresh_mode mode = std::get<2>(GetParam());
   constexpr auto limit = 100ms;
   const timeout_policy policy{.idle = limit, .read_idle = {}};
   loop on;
@@ -90,7 +103,9 @@ TEST_P(LoopStalls, CloseTheSilentAndNobodyWhoSpoke) {
     block_for(limit / 2);
     blocked = true;
   };
-  const auto start_blocker = [&] { blocker.emplace(on, stall.where, block); };
+  firing somebody_else;
+  const auto ready = [&] { return !due || wheel.stats().visits != 0; };
+  const auto start_blocker = [&] { blocker.emplace(on, stall.where, ready, block); };
   const auto start_crowd = [&] {
     for (const transport kind : {transport::poll, transport::pipe, transport::tcp})
       for (const watch how : {watch::bare_timer, watch::idle_limit})
@@ -105,6 +120,7 @@ TEST_P(LoopStalls, CloseTheSilentAndNobodyWhoSpoke) {
     start_crowd();
     start_blocker();
   }
+  if (due) wheel.arm(somebody_else.t, 20ms);
   blocker->go();
   ASSERT_TRUE(on.run_until([&] { return blocked && count_closed(silent) == silent.size(); }));
   EXPECT_EQ(count_closed_early(talking), 0u) << "of " << talking.size();
@@ -126,6 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
                         Stall{"InAPrepareAfterOurs", phase::prepare, order::before_the_wheel},
                         Stall{"InAPrepareBeforeOurs", phase::prepare, order::after_the_wheel},
                         Stall{"InIdle", phase::idle, order::after_the_wheel}),
+        testing::Values(wheel_is::asleep, wheel_is::due),
         testing::Values(refresh_mode::relink, refresh_mode::deferred)),
     name_of_stall);
 

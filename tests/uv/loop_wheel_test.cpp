@@ -457,6 +457,23 @@ TEST_P(LoopWheelRuns, SleepingWithNothingArmedIsNoStall) {
   EXPECT_LT(wheel.stats().longest_stall, timespan{1s});
 }
 
+TEST_P(LoopWheelRuns, SleepingAfterACallbackLeftNothingArmedIsNoStall) {
+  firing f, last;
+  last.then = [&] {
+    wheel.arm(f.t, 1h);
+    wheel.refresh(f.t);
+    f.t.cancel();
+  };
+  wheel.arm(last.t, 1ms);
+  loop_timer second{on, 1500ms, [&] {
+                      wheel.arm(f.t, 1h);
+                      wheel.refresh(f.t);
+                    }};
+  on.run();
+  EXPECT_EQ(last.count, 1);
+  EXPECT_LT(wheel.stats().longest_stall, timespan{1s});
+}
+
 IDLEWHEEL_IN_BOTH_MODES(LoopWheelRuns);
 
 }  // namespace

@@ -177,6 +177,21 @@ TEST_P(HostileCallbacks, DestroysItself) {
   EXPECT_EQ(wheel->size(), 0u);
 }
 
+TEST_P(HostileCallbacks, UsesWhatItCapturedAfterDestroyingItself) {
+  // The callback lives in the timer that it destroys: it has to run from elsewhere.
+  struct {
+    std::unique_ptr<timer> self;
+    std::vector<int> after;
+  } s;
+  s.self = std::make_unique<timer>([&s] {
+    s.self.reset();
+    s.after.push_back(7);
+  });
+  wheel->arm(*s.self, due);
+  go(due);
+  EXPECT_EQ(s.after, std::vector{7});
+}
+
 TEST_P(HostileCallbacks, DestroysItselfAndIsBornAgainInTheSamePlace) {
   struct reborn {
     HostileCallbacks* test;
