@@ -21,8 +21,7 @@ timer_host::timer_host(const wheel_options& options, const tick_scale& scale,
                          timer_host& host = *static_cast<timer_host*>(self);
                          if (host.judging_ || !host.planned_) return;
                          host.planned_ = false;
-                         // This turn's end will not be told any more; what was stamped was by now.
-                         if (host.stamps_used()) host.end_of_stamps(host.read_clock());
+                         host.settle_stamps();
                          host.forget_visit();
                        },
                    .deadline =
@@ -86,6 +85,25 @@ void timer_host::move_to(timer& t, instant deadline) noexcept {
   }
 }
 
+// Moves what refreshes have noted, later only: what became sooner was refiled at once.
+void timer_host::relink_noted() noexcept {
+  timer** const first = wheel_.to_relink_.data();
+  timer** const last = first + wheel_.to_relink_count_;
+  wheel_.to_relink_count_ = 0;
+  for (timer** each = first; each != last; ++each) {
+    const detail::link& node = **each;
+    __builtin_prefetch(node.next(), 1);
+    __builtin_prefetch(node.prev(), 1);
+  }
+  for (timer** each = first; each != last; ++each) {
+    timer& t = **each;
+    t.timeout_ &= ~timer::relink_noted;
+    const auto base = static_cast<std::int64_t>(t.moved_to_) >> 1;
+    const tick due = scale_.ceil(later(instant{std::chrono::nanoseconds{base}}, t.timeout()));
+    if (due > t.filed_ && ((due ^ t.filed_) & wheel_.relink_mask_) != 0) wheel_.move(t, due);
+  }
+}
+
 tick timer_host::deadline_of(const timer& t) const noexcept {
   const auto ns = static_cast<std::int64_t>(t.moved_to_) >> 1;
   instant base{std::chrono::nanoseconds{ns}};
@@ -107,6 +125,7 @@ progress timer_host::judge(instant at, std::size_t budget) noexcept {
   visit_ = 0;
   judged_at_ = std::max(judged_at_, at);
 
+  relink_noted();
   bool gone = false;  // a callback may destroy this host
   gone_ = &gone;
   const progress done = wheel_.advance(scale_.floor(judged_at_), budget);
@@ -115,10 +134,12 @@ progress timer_host::judge(instant at, std::size_t budget) noexcept {
 
   judging_ = done.more;
   if (done.more || closed_) return done;
-  if (const auto next = wheel_.next_visit())
+  if (const auto next = wheel_.next_visit()) {
     visit_by(*next);
-  else
+  } else {
+    settle_stamps();
     forget_visit();
+  }
   return done;
 }
 
@@ -139,6 +160,10 @@ void timer_host::stamp_poll() noexcept {
 void timer_host::end_of_stamps(instant now) noexcept {
   if (now > poll_time_) stalls_.add(poll_time_, now, scale_.length());
   stamped_ = no_stamp;
+}
+
+void timer_host::settle_stamps() noexcept {
+  if (stamps_used()) end_of_stamps(read_clock());
 }
 
 void timer_host::close_host() noexcept {

@@ -129,9 +129,9 @@ TEST_P(LoopWheelCosts, WithNothingArmedNoHandleIsActive) {
     std::size_t n = 0;
     uv_walk(
         on,
-        [](uv_handle_t* h, void* count) {
+        [](uv_handle_t* h, void* seen) {
           if (uv_is_active(h) && !uv_is_closing(h) && !uv_has_ref(h))
-            ++*static_cast<std::size_t*>(count);
+            ++*static_cast<std::size_t*>(seen);
         },
         &n);
     return n;

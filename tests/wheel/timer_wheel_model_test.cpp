@@ -212,7 +212,7 @@ class WheelAgainstModel
 TEST_P(WheelAgainstModel, AgreesAfterEveryStep) {
   while (nodes.size() < mix.timers) nodes.push_back(std::make_unique<node>(*this));
   new_wheel();
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 2500; ++i) {
     SCOPED_TRACE(::testing::Message() << mix.name << ", seed " << std::get<2>(GetParam())
                                       << ", step " << i << ", now " << wheel->now());
     step();

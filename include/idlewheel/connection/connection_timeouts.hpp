@@ -113,7 +113,10 @@ class connection_timeouts {
   // waiting in the kernel count from when they came, not as news; where the kernel does not say
   // when, from the look that first found them. Stops no clock. O(1).
   void pause_reading() noexcept { paused_ = true; }
-  void resume_reading() noexcept { paused_ = false; }
+  void resume_reading() noexcept {
+    paused_ = false;
+    unread_ = 0;
+  }
 
   // Other limits from now on, counted from the same activity; also from the handler. Once stopped
   // it stays stopped. O(1).

@@ -81,7 +81,7 @@ class timer : private detail::link {
   // The timeout that a timer_host last armed it with, which refresh() repeats; zero before that and
   // for a negative one.
   timespan timeout() const noexcept {
-    return std::chrono::nanoseconds{static_cast<std::int64_t>(timeout_)};
+    return std::chrono::nanoseconds{static_cast<std::int64_t>(timeout_ & ~relink_noted)};
   }
 
   // The longest timeout that is kept; longer ones are cut to it.
@@ -112,14 +112,16 @@ class timer : private detail::link {
   tick armed_deadline() const noexcept;  // pre: armed()
 
   void set_timeout(timespan t) noexcept {
-    timeout_ = t < timespan{} ? 0 : static_cast<std::uint64_t>(std::min(t, max_timeout).count_ns());
+    const auto ns = t < timespan{} ? 0 : std::min(t, max_timeout).count_ns();
+    timeout_ = (timeout_ & relink_noted) | static_cast<std::uint64_t>(ns);
   }
+  static constexpr std::uint64_t relink_noted = std::uint64_t{1} << 63;  // no timeout is that long
 
   // The first 48 bytes are what a refresh touches.
   tick filed_ = 0;  // where it sits: slot (filed_ mod slots); never after the deadline
   std::uint64_t moved_to_ =
       0;  // on a bare wheel the deadline; on a host what the timeout counts from
-  std::uint64_t timeout_ = 0;     // ns; on a host: what refresh() repeats
+  std::uint64_t timeout_ = 0;     // on a host: what refresh() repeats, in ns; and relink_noted
   timer_wheel* wheel_ = nullptr;  // null: not armed
   void (*run_)(void*, timer&) noexcept;
   alignas(void*) std::byte callback_[sizeof(void*)];

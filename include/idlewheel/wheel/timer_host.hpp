@@ -59,8 +59,13 @@ class timer_host {
     if (!t.armed_on(wheel_)) return false;
     t.moved_to_ = poll_stamp_;
     if (wheel_.relink_mask_ == 0) return true;
-    const tick due = scale_.ceil_of_sum(poll_ceil_, t.timeout_);
-    if (due > t.filed_ && ((due ^ t.filed_) & wheel_.relink_mask_) != 0) wheel_.move(t, due);
+    const std::uint64_t timeout = t.timeout_;  // relink_noted drops out of the sum's 63 bits
+    const tick due = scale_.ceil_of_sum(poll_ceil_, timeout);
+    if (((due ^ t.filed_) & wheel_.relink_mask_) == 0 || (timeout >> 63) != 0) return true;
+    t.timeout_ = timeout | timer::relink_noted;
+    wheel_.to_relink_[wheel_.to_relink_count_++] = &t;
+    if (wheel_.to_relink_count_ == wheel_.to_relink_.size()) [[unlikely]]
+      relink_noted();
     return true;
   }
 
@@ -145,9 +150,11 @@ class timer_host {
   void move_to(timer& t, instant deadline) noexcept;
   tick deadline_of(const timer& t) const noexcept;
   void visit_by(tick due) noexcept;
+  void relink_noted() noexcept;
 
   static constexpr std::uint64_t no_stamp = ~std::uint64_t{0};
   void stamp_poll() noexcept;
+  void settle_stamps() noexcept;  // nothing is armed: nobody will tell the end of this turn
 
   // What a refresh reads, in one cache line.
   const std::uint64_t* poll_clock_;

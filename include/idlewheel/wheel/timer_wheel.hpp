@@ -39,6 +39,7 @@
 //   `now` means that no time has passed. A deadline of the largest
 //             tick never comes.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -157,6 +158,12 @@ class timer_wheel {
   tick now_ = 0;          // the latest time given
   std::size_t size_ = 0;
 
+  // Timers that a host has refreshed and not moved yet; each has relink_noted set. They may stay
+  // where they are: the ring finds the later deadline when it gets there. But moved a batch at a
+  // time, when their cache lines and their neighbours' are at hand, they cost less than one by one.
+  std::array<timer*, 64> to_relink_;
+  std::size_t to_relink_count_ = 0;
+
   // The pass: everything with a deadline <= target_ is to fire.
   tick swept_ = 0;  // the last finished pass's target
   tick target_ = 0;
@@ -225,6 +232,7 @@ class timer_wheel {
   tick deadline_of(const timer& t) const noexcept {
     return hooks_.deadline != nullptr ? hooks_.deadline(hooks_.host, t) : t.moved_to_;
   }
+  void forget_relink(timer& t) noexcept;
   bool find_work() noexcept;  // false: the pass to now_ is finished
   bool take_next_slot() noexcept;
   timer* meet_one() noexcept;     // the timer to fire, or null; pre: find_work()

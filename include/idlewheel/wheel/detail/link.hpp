@@ -44,6 +44,7 @@ class link {
   }
   link* next() noexcept { return next_; }
   const link* next() const noexcept { return next_; }
+  const link* prev() const noexcept { return prev_; }
 
  private:
   link* prev_ = this;
