@@ -51,8 +51,8 @@ class timer_host {
 
   // Moves an armed timer: its timeout() counts anew, from the poll that reported the bytes. False,
   // and nothing done, when it is not armed on this host: a refresh never revives. It never fires
-  // the timer sooner than it would have. O(1): one store when deferred or when the slot stays the
-  // same, else an unlink and a relink. Reads no clock.
+  // the timer sooner than it would have. Reads no clock. O(1): one store when deferred or when the
+  // slot stays the same, else also a note; every 64th note relinks those 64, as does the next visit.
   bool refresh(timer& t) noexcept {
     if (*poll_clock_ != stamped_) [[unlikely]]
       stamp_poll();
