@@ -487,6 +487,94 @@ TEST_P(TimerHost, TheVerdictsTimeIsTheWheelsAndNotTheClocks) {
   EXPECT_EQ(seen.now, instant{5300ms});
 }
 
+// ---- refreshes of relinked timers, which are noted and moved a batch at a time
+
+TEST_P(TimerHost, RelinkingMovesTheTimerBeforeTheNextJudgement) {
+  manual_wheel time{options()};
+  stamped s{time}, other{time};
+  time.arm(s.t, 2s);
+  time.arm(other.t, 1200ms);
+  time.advance(1s);
+  EXPECT_TRUE(time.refresh(s.t));
+  EXPECT_EQ(s.t.deadline(), 30u);
+  time.advance(200ms);
+  EXPECT_EQ(other.fired.size(), 1u);
+  EXPECT_EQ(time.wheel().next_visit(), GetParam() == refresh_mode::relink ? 30u : 20u);
+  EXPECT_TRUE(time.wheel().check_invariants());
+}
+
+TEST_P(TimerHost, AnyNumberMayBeRefreshedInOneTurn) {
+  for (const std::size_t count : {1u, 63u, 64u, 65u, 127u, 128u, 129u, 1000u}) {
+    manual_wheel time{options(5000)};
+    std::deque<stamped> timers;
+    while (timers.size() < count) time.arm(timers.emplace_back(time).t, 5s);
+    for (int turn = 0; turn < 7; ++turn) {
+      time.advance(1s);
+      for (int twice = 0; twice < 2; ++twice)
+        for (stamped& s : timers) ASSERT_TRUE(time.refresh(s.t));
+      ASSERT_TRUE(time.wheel().check_invariants()) << count;
+    }
+    time.advance(10s);
+    for (const stamped& s : timers) expect_on_time(s, instant{7s + 5s});
+  }
+}
+
+TEST_P(TimerHost, RefreshedAndGoneInTheSameTurn) {
+  manual_wheel time{options()}, other{options()};
+  std::deque<std::optional<stamped>> timers(5);
+  for (auto& s : timers) time.arm(s.emplace(time).t, 5s);
+  time.advance(1s);
+  for (auto& s : timers) EXPECT_TRUE(time.refresh(s->t));
+  timers[0].reset();
+  timers[1]->t.cancel();
+  other.arm(timers[2]->t, 1h);
+  time.arm(timers[3]->t, 2s);
+  EXPECT_TRUE(time.wheel().check_invariants());
+  EXPECT_EQ(time.wheel().size(), 2u);
+  time.advance(20s);
+  expect_on_time(*timers[3], instant{3s});
+  expect_on_time(*timers[4], instant{6s});
+  EXPECT_TRUE(timers[1]->fired.empty() && timers[2]->fired.empty());
+  EXPECT_TRUE(time.wheel().check_invariants() && other.wheel().check_invariants());
+}
+
+TEST_P(TimerHost, RefreshedAndClosedInTheSameTurn) {
+  manual_wheel time{options()};
+  auto timers = std::make_unique<std::deque<stamped>>();
+  for (int i = 0; i < 10; ++i) time.arm(timers->emplace_back(time).t, 5s);
+  time.advance(1s);
+  for (stamped& s : *timers) EXPECT_TRUE(time.refresh(s.t));
+  time.close();
+  EXPECT_TRUE(time.wheel().check_invariants());
+  timers.reset();
+  time.poll();
+  time.turn();
+  time.advance(10s);
+  EXPECT_TRUE(time.wheel().check_invariants());
+}
+
+TEST_P(TimerHost, RefreshedAndFiredInTheSamePass) {
+  // A callback refreshes a timer without any timeout, to the very tick that this pass ends with.
+  manual_wheel time{options()};
+  auto second = std::make_unique<stamped>(time);
+  struct {
+    manual_wheel* time;
+    timer* other;
+  } both{&time, &second->t};
+  timer first{[&both] { EXPECT_TRUE(both.time->refresh(*both.other)); }};
+  time.advance(1s);
+  time.arm(first, 100ms);
+  time.arm_since(second->t, instant{2s}, 0s);
+  time.block(4s);
+  time.poll();
+  time.turn();
+  EXPECT_TRUE(time.wheel().check_invariants());
+  EXPECT_EQ(second->fired, std::vector{instant{5s}});
+  second.reset();
+  time.advance(10s);
+  EXPECT_TRUE(time.wheel().check_invariants());
+}
+
 // ---- many timers, random acts, against the dullest model: when each has to fire
 
 struct crowd_member {
@@ -517,9 +605,9 @@ TEST_P(TimerHost, ACrowdFiresOnTimeWhateverIsDoneToIt) {
     const auto some_time = [&] {
       return std::chrono::milliseconds{upto(upto(9) == 0 ? 60'000 : 3000)};
     };
-    for (int step = 0; step < 1000; ++step) {
+    for (int step = 0; step < 600; ++step) {
       SCOPED_TRACE(::testing::Message() << "seed " << seed << ", step " << step);
-      for (auto n = upto(200); n != 0; --n) {  // within one turn: refreshed again, moved, destroyed
+      for (auto n = upto(400); n != 0; --n) {  // within one turn: refreshed again, moved, destroyed
         crowd_member& m = crowd[upto(crowd.size() - 1)];
         const instant now = time.now();
         const timespan timeout = some_time();
@@ -761,6 +849,25 @@ TEST_P(TimerHost, ThePollsStampIsRoundedUpByTheSlack) {
   EXPECT_EQ(host.longest_stall(), timespan{4ms});
 }
 
+TEST_P(TimerHost, TheBooksAreClosedWhenTheLastTimerGoes) {
+  for (const bool fired : {false, true}) {  // or cancelled
+    PlainHost host{GetParam()};
+    timer a{[] {}};
+    host.arm(a, 10ms);
+    host.polled = 5;
+    const instant stamp = host.poll_time();
+    EXPECT_TRUE(host.stamps_used());
+    host.clock = instant{50ms};
+    if (fired)
+      host.judge(instant{50ms}, plenty);
+    else
+      a.cancel();
+    EXPECT_FALSE(host.stamps_used());
+    EXPECT_EQ(host.stalls(), 1u);
+    EXPECT_EQ(host.latest(stamp), instant{50ms});
+  }
+}
+
 TEST_P(TimerHost, WithNothingArmedNoBooksAreKept) {
   PlainHost host{GetParam()};
   host.polled = 5;
@@ -768,6 +875,12 @@ TEST_P(TimerHost, WithNothingArmedNoBooksAreKept) {
   EXPECT_FALSE(host.stamps_used());
   host.polled = 7;
   EXPECT_EQ(host.poll_time(), instant{8ms});
+  EXPECT_EQ(host.stalls(), 0u);
+
+  host.clock = instant{50ms};  // nor when a timer went that nobody had refreshed
+  timer a{[] {}};
+  host.arm(a, 10ms);
+  a.cancel();
   EXPECT_EQ(host.stalls(), 0u);
 }
 
