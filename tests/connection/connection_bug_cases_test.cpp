@@ -25,8 +25,7 @@ namespace {
 
 class ConnectionBugCases : public ByMode {};
 
-// C: clocks
-// ----------------------------------------------------------------------------------------
+// C: clocks --------------------------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case036_StartedAfterABlockingCall) {
   for (const auto block : {1ms, 999ms, 1000ms, 1001ms, 5000ms}) {
@@ -96,8 +95,7 @@ TEST_P(ConnectionBugCases, Case055_AfterASuspendAPeerThatHasSpokenIsKept) {
   EXPECT_TRUE(silent.handler.closed());
 }
 
-// D
-// ------------------------------------------------------------------------------------------------
+// D ----------------------------------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case073_SwitchedOffItStaysOffWhateverComesIn) {
   for (const timeout_policy& was :
@@ -133,8 +131,7 @@ TEST_P(ConnectionBugCases, Case073_SwitchedOffFromItsOwnHandlerItStaysOff) {
   EXPECT_EQ(time.wheel().size(), 0u);
 }
 
-// E: lifetimes
-// -------------------------------------------------------------------------------------
+// E: lifetimes -----------------------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case081_DisposingOfAllConnectionsLeavesNothingArmed) {
   std::deque<peer> all;
@@ -191,8 +188,7 @@ TEST_P(ConnectionBugCases, Case090_APolicySetTwiceIsOneQuestion) {
   EXPECT_EQ(p.handler.when, std::vector{at(1s)});
 }
 
-// F: memory
-// ----------------------------------------------------------------------------------------
+// F: memory --------------------------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case091_NothingIsAllocatedByAnyCallHoweverOften) {
   peer p{time, {.idle = 1h, .read_idle = 2h}};
@@ -268,8 +264,7 @@ TEST_P(ConnectionBugCases, Case096_EveryWayOutCancels) {
   for (peer& p : all) EXPECT_FALSE(p.handler.closed());
 }
 
-// G
-// ------------------------------------------------------------------------------------------------
+// G ----------------------------------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case101_AVisitThatFindsALaterDeadlineIsNotRepeated) {
   peer p{time, idle_of(10s)};
@@ -301,8 +296,7 @@ TEST_P(ConnectionBugCases, Case105_OldIdleConnectionsAreClosedOnTimeWhateverCome
   }
 }
 
-// H: races at the deadline
-// -------------------------------------------------------------------------
+// H: races at the deadline -----------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case110_ARequestInTheKernelWhenTheLimitRunsOut) {
   for (const bool reported : {true, false}) {  // by the poll, or only found by the look
@@ -419,8 +413,7 @@ TEST_P(ConnectionBugCases, Case123_ALateArmOfAnEndedConnectionIsIgnored) {
   EXPECT_FALSE(p.handler.closed());
 }
 
-// I: what is activity
-// ------------------------------------------------------------------------------
+// I: what is activity ----------------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case125_OneHugeEntryMovesByBytesNotByEntries) {
   peer p{time, idle_of(10s)};
@@ -509,8 +502,7 @@ TEST_P(ConnectionBugCases, Case136_AFullQueueWithoutTrafficIsClosedByTheTick) {
   EXPECT_TRUE(p.handler.closed());
 }
 
-// L: stalls
-// ----------------------------------------------------------------------------------------
+// L: stalls --------------------------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case153_AHandlerOfAHundredSecondsWhileThePeerPings) {
   peer p{time, idle_of(30s)}, silent{time, idle_of(30s)};
@@ -539,8 +531,7 @@ TEST_P(ConnectionBugCases, Case155_AStallBeforeTheFirstPollOfManyConnections) {
   for (peer& p : all) EXPECT_FALSE(p.handler.closed());
 }
 
-// R: configuration
-// ---------------------------------------------------------------------------------
+// R: configuration -------------------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case188_IdleZeroIsNever) {
   peer p{time, idle_of(0s)};
@@ -617,8 +608,7 @@ TEST_P(ConnectionBugCases, Case196_IdleZeroIsNoWaitOfAnyOtherKind) {
   EXPECT_EQ(p.handler.when, (std::vector{at(10s), at(12s)}));
 }
 
-// S, T
-// ---------------------------------------------------------------------------------------------
+// S, T -------------------------------------------------------------------------------------------
 
 TEST_P(ConnectionBugCases, Case198_ManyAtOneMomentEachOnceAndOnTime) {
   manual_wheel narrow{{.tick = 1ms, .refresh = GetParam(), .budget = 7}};
@@ -654,8 +644,7 @@ TEST_P(ConnectionBugCases, Case201_OneHandlerStopsAllOthersTheCountIsZero) {
 
 IDLEWHEEL_IN_BOTH_MODES(ConnectionBugCases);
 
-// Where the cases are
-// -------------------------------------------------------------------------------
+// Where the cases are ----------------------------------------------------------------------------
 //
 //   C  36 40 48 53 55  here; 55's ping: not yet; 36 38 40 41 43 in tests/uv; 45 46: nothing reads a
 //                      wall clock; 50 51: tests/wheel

@@ -11,8 +11,7 @@
 namespace idlewheel::connection_tests {
 namespace {
 
-// The policy
-// ---------------------------------------------------------------------------------------
+// The policy -------------------------------------------------------------------------------------
 
 TEST(TimeoutPolicy, EveryLimitIsOffAtFirst) {
   const timeout_policy policy{};
@@ -50,8 +49,7 @@ TEST(Verdict, SaysWhatItWasMadeAs) {
   EXPECT_EQ(verdict::extend(0s).extension(), timespan{}) << "more time, if none, is no close";
 }
 
-// Limits and activity
-// ------------------------------------------------------------------------------
+// Limits and activity ----------------------------------------------------------------------------
 
 class ConnectionTimeouts : public ByMode {};
 
@@ -173,8 +171,7 @@ TEST_P(ConnectionTimeouts, TheFirstOfManyReadsOfOnePollIsAsGoodAsTheLast) {
   EXPECT_TRUE(p.handler.closed());
 }
 
-// Bytes out
-// ----------------------------------------------------------------------------------------
+// Bytes out --------------------------------------------------------------------------------------
 
 TEST_P(ConnectionTimeouts, BytesWrittenAreNoActivityUntilThePeerTakesThem) {
   for (const bool known : {false, true}) {
@@ -199,6 +196,7 @@ TEST_P(ConnectionTimeouts, BytesThatThePeerTookCountFromWhenItDid) {
   p.look() = {.unread = 0, .unsent = 0, .last_arrival = {}, .last_delivery = at(7s)};
   time.advance(16999ms);
   EXPECT_FALSE(p.handler.closed());
+  EXPECT_EQ(p.timeouts->last_activity(), at(7s));
   time.advance(1ms);
   ASSERT_TRUE(p.handler.closed());
   EXPECT_EQ(p.handler.asked[0].since, at(7s));
@@ -269,6 +267,20 @@ TEST_P(ConnectionTimeouts, AnAcknowledgementOfLongAgoMovesNothingBack) {
   EXPECT_EQ(p.handler.asked[0].since, at(0s));
 }
 
+TEST_P(ConnectionTimeouts, ADateThatComesAfterALookWithoutOneMovesNothingBack) {
+  peer p{time, idle_of(10s)};
+  p.timeouts->on_write(10);
+  p.look().unsent = 5;
+  time.advance(10s);  // some was taken, by now at the latest
+  p.look().unsent = 0;
+  p.look().last_delivery = at(3s);
+  time.advance(9999ms);
+  EXPECT_FALSE(p.handler.closed());
+  time.advance(1ms);
+  ASSERT_TRUE(p.handler.closed());
+  EXPECT_EQ(p.handler.asked[0].since, at(10s));
+}
+
 TEST_P(ConnectionTimeouts, MoreUnsentThanWasCountedSaysNothing) {
   // Somebody else writes too, or the kernel counts its own memory.
   peer p{time, idle_of(10s)};
@@ -301,8 +313,7 @@ TEST_P(ConnectionTimeouts, BytesOutDoNotMoveReadIdle) {
   EXPECT_EQ(both.handler.asked[0].reason, expiry_reason::read_idle);
 }
 
-// Bytes in the kernel
-// ------------------------------------------------------------------------------
+// Bytes in the kernel ----------------------------------------------------------------------------
 
 TEST_P(ConnectionTimeouts, UnreadBytesAtExpiryAreActivity) {
   for (const bool dated : {false, true})
@@ -433,8 +444,7 @@ TEST_P(ConnectionTimeouts, ResumedUnreadBytesAreNewsAgain) {
   EXPECT_EQ(p.timeouts->last_activity(), at(10s));
 }
 
-// Stalls
-// -------------------------------------------------------------------------------------------
+// Stalls -----------------------------------------------------------------------------------------
 
 TEST_P(ConnectionTimeouts, AStallChargesNobodyWhoSpoke) {
   peer spoke{time, idle_of(1s)}, silent{time, idle_of(1s)};
@@ -499,8 +509,7 @@ TEST_P(ConnectionTimeouts, BytesReadInATurnThatStalledCountForALimitSwitchedOnLa
   EXPECT_TRUE(p.handler.closed());
 }
 
-// The handler's answer
-// -----------------------------------------------------------------------------
+// The handler's answer ---------------------------------------------------------------------------
 
 TEST_P(ConnectionTimeouts, AfterCloseItIsStoppedAndNothingMoreIsDelivered) {
   peer p{time, {.idle = 1s, .read_idle = 2s}};
@@ -599,8 +608,7 @@ TEST_P(ConnectionTimeouts, AnExtensionForEverIsNeverAskedAgain) {
   EXPECT_FALSE(p.timeouts->stopped());
 }
 
-// Other policies
-// -----------------------------------------------------------------------------------
+// Other policies ---------------------------------------------------------------------------------
 
 TEST_P(ConnectionTimeouts, AnotherPolicyCountsFromTheSameActivity) {
   peer p{time, idle_of(10s)};
@@ -692,8 +700,7 @@ TEST_P(ConnectionTimeouts, TheHandlerMayChangeThePolicy) {
   EXPECT_FALSE(switched_off.timeouts->stopped());
 }
 
-// Ends
-// ---------------------------------------------------------------------------------------------
+// Ends -------------------------------------------------------------------------------------------
 
 TEST_P(ConnectionTimeouts, StopCancelsEverythingForGood) {
   peer p{time, {.idle = 10s, .read_idle = 5s}};

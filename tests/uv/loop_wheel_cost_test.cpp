@@ -155,8 +155,7 @@ TEST_P(LoopWheelCosts, AReferenceOfAnEmptyWheelIsNoTurn) {
 
 IDLEWHEEL_IN_BOTH_MODES(LoopWheelCosts);
 
-// The budget
-// ---------------------------------------------------------------------------------------
+// The budget -------------------------------------------------------------------------------------
 
 class LoopWheelBudget : public ByMode {
  protected:

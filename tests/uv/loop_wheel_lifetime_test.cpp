@@ -209,8 +209,7 @@ TEST(LoopWheelCloses, WithoutLeavingAHandleActive) {
   EXPECT_EQ(uv_loop_alive(on), 0);
 }
 
-// Errors
-// -------------------------------------------------------------------------------------------
+// Errors -----------------------------------------------------------------------------------------
 
 class LoopWheelMisuse : public testing::Test {
  protected:

@@ -11,8 +11,7 @@
 namespace idlewheel::uv_tests {
 namespace {
 
-// Options
-// ------------------------------------------------------------------------------------------
+// Options ----------------------------------------------------------------------------------------
 
 struct Refused {
   const char* name;
@@ -76,8 +75,7 @@ TEST(LoopWheelOptions, TheSmallestTickIsOneMillisecondExactly) {
   EXPECT_NO_THROW((loop_wheel{on, {.tick = 1ms}}));
 }
 
-// Never early
-// --------------------------------------------------------------------------------------
+// Never early ------------------------------------------------------------------------------------
 
 class LoopWheelNeverEarly : public ByMode {
  protected:
@@ -280,8 +278,7 @@ TEST_P(LoopWheelNeverEarly, TheTimeOfAVerdictIsNotAheadOfTheClockNorBehindTheDea
 
 IDLEWHEEL_IN_BOTH_MODES(LoopWheelNeverEarly);
 
-// Running the loop
-// ---------------------------------------------------------------------------------
+// Running the loop -------------------------------------------------------------------------------
 
 class LoopWheelRuns : public ByMode {
  protected:
@@ -455,6 +452,41 @@ TEST_P(LoopWheelRuns, SleepingWithNothingArmedIsNoStall) {
                     }};
   on.run();
   EXPECT_LT(wheel.stats().longest_stall, timespan{1s});
+}
+
+TEST_P(LoopWheelRuns, AskingForThePollsTimeWithNothingArmedIsNoStallLater) {
+  firing f;
+  loop_timer first{on, 1ms, [&] { EXPECT_GT(wheel.poll_time(), instant{}); }};
+  loop_timer second{on, 1500ms, [&] {
+                      wheel.arm(f.t, 1h);
+                      wheel.refresh(f.t);
+                    }};
+  on.run();
+  EXPECT_LT(wheel.stats().longest_stall, timespan{1s});
+}
+
+TEST_P(LoopWheelRuns, ARefreshOutsideOfThePollIsNoStallHoweverLongTheLoopSleepsThen) {
+  firing f, from_callback;
+  from_callback.then = [&] { wheel.refresh(f.t); };
+  wheel.arm(f.t, 1h);
+  wheel.arm(from_callback.t, 20ms);
+  loop_timer from_timer{on, 1ms, [&] { wheel.refresh(f.t); }};
+  loop_timer later{on, 1500ms, [] {}};
+  on.run();
+  EXPECT_EQ(from_callback.count, 1);
+  EXPECT_LT(wheel.stats().longest_stall, timespan{1s});
+}
+
+TEST_P(LoopWheelRuns, AQuickTurnIsNoStall) {
+  firing f;
+  wheel.arm(f.t, 1h);
+  int turns = 0;
+  loop_timer reads{on, 1ms, 1ms, [&] {
+                     wheel.refresh(f.t);
+                     if (++turns == 100) uv_stop(on);
+                   }};
+  on.run();
+  EXPECT_LE(wheel.stats().stalls, 50u) << "a busy machine may stall some, not most";
 }
 
 TEST_P(LoopWheelRuns, SleepingAfterACallbackLeftNothingArmedIsNoStall) {
