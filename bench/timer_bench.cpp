@@ -1,7 +1,6 @@
 // timer_bench.cpp - what does a connection's timeout cost, per operation?
 //
-// Question  Do arm, refresh, cancel and expire stay cheap from 1e3 to 1e6 connections, beside
-// libuv's
+// Question  Do arm, refresh, cancel and expire stay cheap from 1e3 to 1e6 connections, beside libuv's
 //           uv_timer_t, and how far are they from doing nothing at all?
 // Setup     n connection objects of 256 bytes, visited in random order. Whoever refreshes a timeout
 //           has just read from the connection, so every contender first touches a field of it. The

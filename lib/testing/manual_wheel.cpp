@@ -2,12 +2,28 @@
 
 #include <algorithm>
 #include <cassert>
+#include <stdexcept>
+#include <string>
 
 namespace idlewheel::testing {
 namespace {
 
 std::uint64_t ns_of(instant t) noexcept {
   return static_cast<std::uint64_t>(t.time_since_epoch().count());
+}
+
+std::size_t checked_budget(std::size_t budget) {
+  if (budget == 0)
+    throw std::invalid_argument("idlewheel: a manual_wheel's budget is 1 or more, not 0");
+  return budget;
+}
+
+instant checked_start(instant start) {
+  if (start < instant{} || start > instant{timer::max_timeout})
+    throw std::invalid_argument(
+        "idlewheel: a manual_wheel starts at 0 to 2^62 ns (146 years), not " +
+        std::to_string(start.time_since_epoch().count()) + " ns");
+  return start;
 }
 
 }  // namespace
@@ -17,9 +33,9 @@ manual_wheel::manual_wheel(const manual_wheel_options& options)
                                .refresh = options.refresh,
                                .start = tick_scale{options.tick}.floor(options.start)},
                  tick_scale{options.tick}, poll_clock{.count = &polled_ns_, .unit = 1, .slack = 0}},
-      fresh_{options.start},
+      fresh_{checked_start(options.start)},
       polled_ns_{ns_of(options.start)},
-      budget_{std::max<std::size_t>(options.budget, 1)} {}
+      budget_{checked_budget(options.budget)} {}
 
 manual_wheel::~manual_wheel() {
   close_host();

@@ -50,8 +50,8 @@ bool timer_host::arm_since(timer& t, instant base, timespan timeout) noexcept {
   if (closed_) return false;
   base = std::clamp(base, earliest_base, latest_base);
   t.set_timeout(timeout);
-  t.moved_to_ = stamp_of(base, false);
   wheel_.place(t, scale_.ceil(later(base, t.timeout())));
+  t.moved_to_ = stamp_of(base, false);
   visit_by(t.filed_);
   return true;
 }
@@ -71,6 +71,7 @@ bool timer_host::refresh_at(timer& t, instant deadline) noexcept {
       std::clamp(between(poll_time(), deadline), timespan{}, timer::max_timeout);
   const instant base =
       std::clamp(later(deadline, -std::chrono::nanoseconds{timeout}), earliest_base, latest_base);
+  wheel_.forget_relink(t);
   t.set_timeout(timeout);
   t.moved_to_ = stamp_of(base, false);
   move_to(t, later(base, timeout));
@@ -97,7 +98,6 @@ void timer_host::relink_noted() noexcept {
   }
   for (timer** each = first; each != last; ++each) {
     timer& t = **each;
-    t.timeout_ &= ~timer::relink_noted;
     const auto base = static_cast<std::int64_t>(t.moved_to_) >> 1;
     const tick due = scale_.ceil(later(instant{std::chrono::nanoseconds{base}}, t.timeout()));
     if (due > t.filed_ && ((due ^ t.filed_) & wheel_.relink_mask_) != 0) wheel_.move(t, due);
@@ -154,7 +154,8 @@ void timer_host::stamp_poll() noexcept {
   stamped_ = wheel_.size() != 0 ? count : no_stamp;
   poll_time_ = at;
   poll_stamp_ = stamp_of(at, true);
-  poll_ceil_ = scale_.before_sum(at);
+  if (wheel_.refresh_by() == refresh_mode::relink)
+    relink_before_ = stamp_of(scale_.begins(scale_.floor(at)), false);
 }
 
 void timer_host::end_of_stamps(instant now) noexcept {

@@ -42,6 +42,7 @@ void timer_wheel::arm(timer& t, tick deadline) noexcept {
 
 void timer_wheel::place(timer& t, tick at) noexcept {
   if (t.wheel_ == this) {
+    forget_relink(t);
     take(t);
   } else {
     t.cancel();
@@ -53,7 +54,7 @@ void timer_wheel::place(timer& t, tick at) noexcept {
 
 bool timer_wheel::cancel(timer& t) noexcept {
   if (t.wheel_ != this) return false;
-  if ((t.timeout_ & timer::relink_noted) != 0) forget_relink(t);
+  forget_relink(t);
   take(t);
   t.wheel_ = nullptr;
   --size_;
@@ -61,16 +62,15 @@ bool timer_wheel::cancel(timer& t) noexcept {
   return true;
 }
 
-void timer_wheel::forget_relink(timer& t) noexcept {
-  t.timeout_ &= ~timer::relink_noted;
-  timer** const end = to_relink_.data() + to_relink_count_;
-  *std::find(to_relink_.data(), end, &t) = end[-1];
-  --to_relink_count_;
+void timer_wheel::drop_relink(timer& t) noexcept {
+  timer** const first = to_relink_.data();
+  to_relink_count_ =
+      static_cast<std::size_t>(std::remove(first, first + to_relink_count_, &t) - first);
 }
 
 void timer_wheel::cancel_all() noexcept {
   if (size_ == 0) return;
-  while (to_relink_count_ != 0) forget_relink(*to_relink_[to_relink_count_ - 1]);
+  to_relink_count_ = 0;
   detail::link all;
   for (tick s = 0; s <= mask_; ++s) all.take_all(ring_[s].timers);
   std::fill_n(occupied_.get(), (mask_ + 64) / 64, 0);
@@ -100,7 +100,7 @@ progress timer_wheel::advance(tick now, std::size_t budget) noexcept {
     }
     --budget;
     if (timer* const t = meet_one()) {
-      if ((t->timeout_ & timer::relink_noted) != 0) forget_relink(*t);
+      forget_relink(*t);
       take(*t);
       t->wheel_ = nullptr;
       --size_;
@@ -236,9 +236,9 @@ bool timer_wheel::check_invariants() const noexcept {
     waiting(static_cast<const timer&>(*l));
   overdue_.for_each(waiting);
   for (std::size_t i = 0; i != to_relink_count_; ++i)
-    want(to_relink_[i]->wheel_ == this && (to_relink_[i]->timeout_ & timer::relink_noted) != 0);
-  want(found == size_);                        // I4
-  want(swept_ <= target_ && target_ <= now_);  // I5
+    want(to_relink_[i]->wheel_ == this && to_relink_[i]->moved_to_ >= relinks_since_);  // I7
+  want(found == size_);                                                                 // I4
+  want(swept_ <= target_ && target_ <= now_);                                           // I5
   if (swept_ == now_)
     want(met_.empty() && overdue_.empty());  // I5
   else

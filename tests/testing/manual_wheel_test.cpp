@@ -96,6 +96,9 @@ TEST(ManualWheelOptions, WrongOnesAreRefusedWithTheValue) {
   EXPECT_NE(text({.tick = -3ns}).find("not -3 ns"), std::string::npos);
   EXPECT_NE(text({.slots = 0}).find("not 0"), std::string::npos);
   EXPECT_NE(text({.slots = timer_wheel::max_slots + 1}).find("not 16777217"), std::string::npos);
+  EXPECT_NE(text({.budget = 0}).find("not 0"), std::string::npos);
+  EXPECT_NE(text({.start = instant{-1ns}}).find("not -1 ns"), std::string::npos);
+  EXPECT_NE(text({.start = instant::max()}).find("146 years"), std::string::npos);
 }
 
 TEST_P(ManualWheel, NoClockReadIsEverBehindAPoll) {

@@ -168,34 +168,5 @@ TEST(TickScale, TheLongestTick) {
   EXPECT_EQ(scale.begins(4), instant::max());
 }
 
-// ---- the sum that a refresh makes
-
-TEST(TickScaleSum, IsTheCeilingOfTheSum) {
-  std::mt19937_64 rng{6};
-  const auto below = [&] { return rng() >> (3 + rng() % 61); };  // 2^61
-  for (int i = 0; i < 30'000; ++i) {
-    const std::uint64_t length = i % 4 == 0 ? 1 + below() : 1 + rng() % 1'000'000'000;
-    const tick_scale scale{nanoseconds{static_cast<std::int64_t>(length)}};
-    std::uint64_t a = below(), b = below();
-    if (i % 3 == 0 && length <= a) a = a / length * length;  // sums that are whole ticks, or nearly
-    if (i % 3 == 0 && length <= b) b = b / length * length + rng() % 2;
-    ASSERT_EQ(scale.ceil_of_sum(scale.before_sum(at(a)), b), scale.ceil(at(a + b)))
-        << length << ' ' << a << ' ' << b;
-  }
-}
-
-TEST(TickScaleSum, IsExactUpToItsLimits) {
-  for (const std::uint64_t length : {std::uint64_t{1}, std::uint64_t{100'000'000}, longest}) {
-    const tick_scale scale{nanoseconds{static_cast<std::int64_t>(length)}};
-    for (const std::uint64_t a : {std::uint64_t{0}, std::uint64_t{1}, longest - 2, longest - 1})
-      for (const std::uint64_t b : {std::uint64_t{0}, std::uint64_t{1}, longest - 1, longest})
-        EXPECT_EQ(scale.ceil_of_sum(scale.before_sum(at(a)), b), scale.ceil(at(a + b)))
-            << length << ' ' << a << ' ' << b;
-    EXPECT_EQ(scale.before_sum(at(longest)), scale.before_sum(at(longest - 1))) << "cut";
-    EXPECT_EQ(scale.before_sum(instant::max()), scale.before_sum(at(longest - 1)));
-    EXPECT_EQ(scale.before_sum(instant::min()), scale.before_sum(at(0)));
-  }
-}
-
 }  // namespace
 }  // namespace idlewheel

@@ -504,7 +504,7 @@ TEST_P(TimerHost, RelinkingMovesTheTimerBeforeTheNextJudgement) {
 }
 
 TEST_P(TimerHost, AnyNumberMayBeRefreshedInOneTurn) {
-  for (const std::size_t count : {1u, 63u, 64u, 65u, 127u, 128u, 129u, 1000u}) {
+  for (const std::size_t count : {1u, 127u, 128u, 129u, 255u, 256u, 257u, 1000u}) {
     manual_wheel time{options(5000)};
     std::deque<stamped> timers;
     while (timers.size() < count) time.arm(timers.emplace_back(time).t, 5s);
@@ -536,6 +536,48 @@ TEST_P(TimerHost, RefreshedAndGoneInTheSameTurn) {
   expect_on_time(*timers[4], instant{6s});
   EXPECT_TRUE(timers[1]->fired.empty() && timers[2]->fired.empty());
   EXPECT_TRUE(time.wheel().check_invariants() && other.wheel().check_invariants());
+}
+
+TEST_P(TimerHost, RefreshedInSeveralTicksAndGoneBeforeTheNextJudgement) {
+  // A poll without a judgement, so that each timer is noted once more; then some are given a time to
+  // count from that is older than any of those refreshes.
+  manual_wheel time{options()};
+  std::deque<std::optional<stamped>> timers(7);
+  for (auto& s : timers) time.arm(s.emplace(time).t, 5s);
+  for (int poll = 0; poll < 3; ++poll) {
+    time.block(length);
+    time.poll();
+    for (auto& s : timers) EXPECT_TRUE(time.refresh(s->t));
+    EXPECT_TRUE(time.wheel().check_invariants());
+  }
+  time.arm_since(timers[0]->t, instant{}, 5s);
+  time.arm_since(timers[1]->t, instant{-1s}, 6s);
+  EXPECT_TRUE(time.refresh_at(timers[2]->t, instant{100ms}));
+  EXPECT_TRUE(time.refresh(timers[3]->t, 2s));
+  EXPECT_TRUE(time.wheel().check_invariants());
+  for (const std::size_t gone : {0u, 2u, 3u, 4u}) timers[gone].reset();
+  EXPECT_TRUE(time.wheel().check_invariants());
+  timers[5]->t.cancel();
+  time.turn();
+  time.advance(20s);
+  expect_on_time(*timers[1], instant{5s});
+  EXPECT_TRUE(timers[5]->fired.empty());
+  expect_on_time(*timers[6], instant{5300ms});
+}
+
+TEST_P(TimerHost, HowOftenItIsRefreshedInATickItMovesOnce) {
+  if (GetParam() == refresh_mode::deferred) return;
+  manual_wheel time{options()};
+  stamped s{time};
+  time.arm(s.t, 5s);
+  for (int tick = 0; tick < 10; ++tick)
+    for (int refresh = 0; refresh < 10; ++refresh) {
+      time.advance(length / 10);
+      EXPECT_TRUE(time.refresh(s.t));
+    }
+  time.advance(20s);
+  expect_on_time(s, instant{1s + 5s});
+  EXPECT_LE(time.wheel().counts().relinked, 12u);
 }
 
 TEST_P(TimerHost, RefreshedAndClosedInTheSameTurn) {

@@ -3,19 +3,17 @@
 // What   A member of the connection, told of every read and write. It asks its handler what to do
 //        when a limit of the policy has run out, and by then has asked the socket whether it has.
 // Why    One wheel timer, whatever the number of limits: the soonest is all the wheel has to know.
-// A
-//        read costs a stamp and at most one relink.
+//        A read costs a stamp and at most one relink.
 // Not    The connection: it neither reads, writes nor closes. The handler does.
 //
 //   What is activity                                      What is not
 //   - bytes received: on_read(n), n > 0                   - an event without bytes: on_read(0)
-//   - bytes that the kernel holds for us at expiry         - bytes written that the peer does not
-//   take
-//   - bytes that the peer has acknowledged since the       - a spurious wake-up, a retransmission
+//   - bytes that the kernel holds for us at expiry        - bytes written that the peer does not take
+//   - bytes that the peer has acknowledged since the      - a spurious wake-up, a retransmission
 //     last look; on_write(n) only counts what was queued
 //
 // Example
-//   struct session : idlewheel::timeout_handler {
+//   struct session final : idlewheel::timeout_handler {
 //     session(idlewheel::timer_host& host, const idlewheel::timeout_policy& policy)
 //         : timeouts{host, policy, idlewheel::socket_view{stream()}, *this} {}
 //     idlewheel::verdict on_timeout(const idlewheel::expiry&) noexcept override {
@@ -27,8 +25,7 @@
 //   };
 //
 // Promises
-//   Early     Never: when the handler is asked, the limit has really passed since the last
-//   activity.
+//   Early     Never: when the handler is asked, the limit has really passed since the last activity.
 //             Activity wins: a verdict is checked again at delivery, against the stamps and against
 //             the socket (timer_host::look).
 //   Re-entry  The handler may do anything, also destroy this object, its connection or the host.

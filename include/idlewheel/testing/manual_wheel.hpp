@@ -15,6 +15,8 @@
 // Promises
 //   Early, Re-entry, Lifetime, Threads   As timer_wheel and timer_host say.
 //   Time      Starts at zero, or where the options say, and moves only by advance() and block().
+//
+// In a namespace idlewheel of your own tests, GoogleTest's is ::testing.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,13 +30,14 @@ struct manual_wheel_options {
   timespan tick = std::chrono::milliseconds{100};
   std::size_t slots = 512;
   refresh_mode refresh = refresh_mode::relink;
-  std::size_t budget = 256;  // timers met per turn
-  instant start{};
+  std::size_t budget = 256;  // timers met per turn, 1 or more
+  instant start{};           // from zero to 146 years
 };
 
 class manual_wheel final : public timer_host {
  public:
-  // Throws std::invalid_argument as tick_scale and timer_wheel do.
+  // Throws std::invalid_argument as tick_scale and timer_wheel do, also for a budget of 0 or a start
+  // out of range.
   explicit manual_wheel(const manual_wheel_options& options = {});
   ~manual_wheel() override;
 

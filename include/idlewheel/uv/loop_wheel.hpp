@@ -3,8 +3,7 @@
 // What   A timer_host driven by one uv_timer_t: thousands of timeouts, one handle, no thread.
 // Why    A uv_timer_t per connection costs a heap operation per read and closes live peers after a
 //        stall, because libuv runs timers before it has polled the sockets.
-// Not    More precise than libuv: its clock and its timers count whole milliseconds, and each may
-// add
+// Not    More precise than libuv: its clock and its timers count whole milliseconds, and each may add
 //        up to one.
 //
 //   one turn of the loop    timers     prepare     poll        check       closing
@@ -30,8 +29,7 @@
 //             was blocked.
 //   Re-entry  A callback may arm, refresh, cancel or destroy any timer, and close or destroy the
 //             loop_wheel itself.
-//   Lifetime  Destroy it at any time on the loop thread, before or after its timers. Its handles
-//   live
+//   Lifetime  Destroy it at any time on the loop thread, before or after its timers. Its handles live
 //             in a block of their own until libuv has closed them, which takes one more turn of the
 //             loop, as for any handle: until then uv_loop_close() says UV_EBUSY.
 //   Threads   The loop's, for everything.
@@ -60,7 +58,7 @@ struct wheel_stats {
   std::uint64_t turns = 0;        // turns of the loop that judged: visits, and what they left over
   std::uint64_t budget_hits = 0;  // turns that left something over
   std::uint64_t fired = 0;
-  std::uint64_t relinked = 0;  // timers moved to another slot
+  std::uint64_t relinked = 0;  // as wheel_counts; refreshes of a batch not full yet are not in
   std::uint64_t stalls = 0;    // turns in which a handler blocked after a refresh or before one
   timespan longest_stall;
 };

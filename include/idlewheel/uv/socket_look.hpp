@@ -1,8 +1,7 @@
 // socket_look.hpp - the look into the kernel before a connection is closed.
 //
-// What   Asks a socket how much is unread, how much the peer has not taken, and when data last
-// moved. Not    For every read: two or three system calls, meant for the moment when a limit has
-// run out.
+// What   Asks a socket how much is unread, how much the peer has not taken, and when data last moved.
+// Not    For every read: two or three system calls, meant for the moment when a limit has run out.
 #pragma once
 #include "idlewheel/wheel/socket_view.hpp"
 
@@ -14,7 +13,8 @@ namespace idlewheel {
 // descriptor. Thread: the loop's.
 //
 //   unread         FIONREAD
-//   unsent         libuv's write queue plus SIOCOUTQ
+//   unsent         libuv's write queue plus SIOCOUTQ. On a pipe that counts the kernel's memory, which
+//                  is more than the bytes: a reader who takes many small writes slowly looks still
 //   last_arrival   tcpi_last_data_recv, TCP only
 //   last_delivery  tcpi_last_ack_recv, TCP only
 socket_look look_at_socket(const socket_view& socket) noexcept;

@@ -2,8 +2,7 @@
 //
 // What   Converts instants of a host's clock to ticks and back.
 // Why    Rounding decides whether a timeout is early. The absolute deadline is rounded up, once,
-//        here; "now" is rounded down. So a timeout never fires early and is late by less than a
-//        tick.
+//        here; "now" is rounded down. So a timeout is never early, and late by less than a tick.
 // Not    A clock. It is told the time.
 //
 //   tick 100 ms      deadline 230 ms -> tick 3     now 299 ms -> tick 2, not due
@@ -40,16 +39,6 @@ class tick_scale {
     const std::uint64_t ns = clamp(t);
     const std::uint64_t whole = divide(ns);
     return whole + (whole * length_ != ns);
-  }
-
-  // ceil(a + b) where a is the same many times over: prepare it once with before_sum(). Exact while
-  // a and b are each below 2^61 ns, 73 years; before_sum() cuts a to that. O(1): one
-  // multiplication.
-  std::uint64_t before_sum(instant a) const noexcept {
-    return std::min(clamp(a), (std::uint64_t{1} << 61) - 1) + length_ - 1;
-  }
-  tick ceil_of_sum(std::uint64_t before, std::uint64_t b) const noexcept {
-    return divide(before + b);
   }
 
   // When tick n begins; instant::max() for what lies beyond it. O(1).

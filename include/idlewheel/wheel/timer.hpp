@@ -17,8 +17,7 @@
 //             too, and may destroy the wheel.
 //   Lifetime  ~timer cancels and fires nothing. Timer and wheel may die in either order.
 //   Threads   Those of its wheel: one.
-//   Time      A deadline is an absolute tick; being armed is a state of its own, no tick means
-//   "no".
+//   Time      A deadline is an absolute tick; being armed is a state of its own, no tick means "no".
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -44,7 +43,8 @@ class timer : private detail::link {
  public:
   // `callback` is called as callback() or callback(timer&) when the timer has fired; by then it is
   // disarmed. It is stored inline: trivially copyable and no larger than a pointer, for example
-  // [this] { ... }. It runs under noexcept: one that throws terminates the program.
+  // [this] { ... }. It runs under noexcept: one that throws terminates the program. It runs from a
+  // copy, since it may destroy the timer: what a mutable one changes in itself is lost.
   template <class F>
   requires(std::is_invocable_v<F&> ||
            std::is_invocable_v<F&, timer&>) explicit timer(F callback) noexcept
@@ -80,9 +80,7 @@ class timer : private detail::link {
 
   // The timeout that a timer_host last armed it with, which refresh() repeats; zero before that and
   // for a negative one.
-  timespan timeout() const noexcept {
-    return std::chrono::nanoseconds{static_cast<std::int64_t>(timeout_ & ~relink_noted)};
-  }
+  timespan timeout() const noexcept { return timeout_; }
 
   // The longest timeout that is kept; longer ones are cut to it.
   static constexpr timespan max_timeout = std::chrono::nanoseconds{INT64_C(1) << 62};  // 146 years
@@ -111,17 +109,13 @@ class timer : private detail::link {
   bool armed_on(const timer_wheel& wheel) const noexcept { return wheel_ == &wheel; }
   tick armed_deadline() const noexcept;  // pre: armed()
 
-  void set_timeout(timespan t) noexcept {
-    const auto ns = t < timespan{} ? 0 : std::min(t, max_timeout).count_ns();
-    timeout_ = (timeout_ & relink_noted) | static_cast<std::uint64_t>(ns);
-  }
-  static constexpr std::uint64_t relink_noted = std::uint64_t{1} << 63;  // no timeout is that long
+  void set_timeout(timespan t) noexcept { timeout_ = std::clamp(t, timespan{}, max_timeout); }
 
   // The first 48 bytes are what a refresh touches.
   tick filed_ = 0;  // where it sits: slot (filed_ mod slots); never after the deadline
-  std::uint64_t moved_to_ =
-      0;  // on a bare wheel the deadline; on a host what the timeout counts from
-  std::uint64_t timeout_ = 0;     // on a host: what refresh() repeats, in ns; and relink_noted
+  // On a bare wheel the deadline; on a host what the timeout counts from, see timer_host::stamp_of.
+  std::uint64_t moved_to_ = 0;
+  timespan timeout_;              // on a host: what refresh() repeats
   timer_wheel* wheel_ = nullptr;  // null: not armed
   void (*run_)(void*, timer&) noexcept;
   alignas(void*) std::byte callback_[sizeof(void*)];

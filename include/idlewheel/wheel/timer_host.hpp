@@ -16,9 +16,9 @@
 //             since the last refresh, and less than one tick later, plus the time the loop itself
 //             was blocked.
 //   Re-entry, Lifetime, Threads   As timer_wheel says.
-//   Time      Negative timeouts are already late and fire at the next tick; too long ones are cut
-//   to
-//             292 years. A clock that steps back means that no time has passed.
+//   Time      Negative timeouts are already late, and fire as soon as the host judges again; those
+//             above timer::max_timeout (146 years) are cut to it. A host's clock may not stand above
+//             that either. One that steps back means that no time has passed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +43,7 @@ class timer_host {
   bool arm(timer& t, timespan timeout) noexcept;
 
   // The same from another moment: fires when `timeout` has passed since `base`. For a limit that
-  // counts from an activity in the past. A deadline already reached fires at the next tick.
+  // counts from an activity in the past. A deadline already reached fires when the host judges next.
   bool arm_since(timer& t, instant base, timespan timeout) noexcept;
 
   // The same to a point on this host's clock. timeout() becomes the time from now to there.
@@ -51,21 +51,18 @@ class timer_host {
 
   // Moves an armed timer: its timeout() counts anew, from the poll that reported the bytes. False,
   // and nothing done, when it is not armed on this host: a refresh never revives. It never fires
-  // the timer sooner than it would have. Reads no clock. O(1): one store when deferred or when the
-  // slot stays the same, else also a note; every 64th note relinks those 64, as does the next visit.
+  // the timer sooner than it would have. Reads no clock. O(1): one store; when relinking, also a
+  // note for the first refresh in each tick, and the 128th note relinks those noted, at the latest
+  // the next visit does.
   bool refresh(timer& t) noexcept {
     if (*poll_clock_ != stamped_) [[unlikely]]
       stamp_poll();
     if (!t.armed_on(wheel_)) return false;
+    // Little may depend on the timer's fields here: they come from memory, and the less waits for
+    // them, the more connections' misses overlap.
+    const bool relink = t.moved_to_ < relink_before_;
     t.moved_to_ = poll_stamp_;
-    if (wheel_.relink_mask_ == 0) return true;
-    const std::uint64_t timeout = t.timeout_;  // relink_noted drops out of the sum's 63 bits
-    const tick due = scale_.ceil_of_sum(poll_ceil_, timeout);
-    if (((due ^ t.filed_) & wheel_.relink_mask_) == 0 || (timeout >> 63) != 0) return true;
-    t.timeout_ = timeout | timer::relink_noted;
-    wheel_.to_relink_[wheel_.to_relink_count_++] = &t;
-    if (wheel_.to_relink_count_ == wheel_.to_relink_.size()) [[unlikely]]
-      relink_noted();
+    if (relink) note_relink(t);
     return true;
   }
 
@@ -150,17 +147,23 @@ class timer_host {
   void move_to(timer& t, instant deadline) noexcept;
   tick deadline_of(const timer& t) const noexcept;
   void visit_by(tick due) noexcept;
+  void note_relink(timer& t) noexcept {
+    if (wheel_.to_relink_count_ == wheel_.to_relink_.size()) [[unlikely]]
+      relink_noted();
+    if (wheel_.to_relink_count_ == 0) wheel_.relinks_since_ = poll_stamp_;
+    wheel_.to_relink_[wheel_.to_relink_count_++] = &t;
+  }
   void relink_noted() noexcept;
 
   static constexpr std::uint64_t no_stamp = ~std::uint64_t{0};
   void stamp_poll() noexcept;
   void settle_stamps() noexcept;  // nothing is armed: nobody will tell the end of this turn
 
-  // What a refresh reads, in one cache line.
+  // What a refresh reads first, in one cache line.
   const std::uint64_t* poll_clock_;
   std::uint64_t stamped_ = no_stamp;  // the count that poll_time_ was made from
   std::uint64_t poll_stamp_ = 0;      // poll_time_ as stamp_of() keeps it
-  std::uint64_t poll_ceil_ = 0;       // and as ceil_of_sum() wants it
+  std::uint64_t relink_before_ = 0;   // the start of poll_time_'s tick, likewise; 0 when deferred
   tick_scale scale_;
   tick visit_ = 0;  // 0 while judging, whose end plans anew
   timer_wheel wheel_;

@@ -1,7 +1,6 @@
 // timer_wheel.hpp - very many coarse timeouts on one clock, O(1) each.
 //
-// What   A hashed timing wheel: a ring of lists. A timer waits in slot (deadline mod slots) until
-// it
+// What   A hashed timing wheel: a ring of lists. A timer waits in slot (deadline mod slots) until it
 //        fires, is moved or is cancelled (Varghese and Lauck, "Hashed and Hierarchical Timing
 //        Wheels", SOSP 1987, scheme 6; with absolute deadlines instead of counted-down laps).
 // Why    A connection timeout is nearly always refreshed or cancelled, hardly ever fired. A heap
@@ -27,16 +26,14 @@
 //   wheel.advance(3);  // prints "idle"
 //
 // Promises
-//   Early     Never: fires in the first advance(now) with now >= deadline, in deadline order;
-//   within
+//   Early     Never: fires in the first advance(now) with now >= deadline, in deadline order; within
 //             one tick in no promised order.
-//   Re-entry  A callback may arm, refresh, cancel or destroy any timer, its own too, and may
-//   destroy
+//   Re-entry  A callback may arm, refresh, cancel or destroy any timer, its own too, and may destroy
 //             the wheel. What it arms waits for a later tick. advance() inside a callback does
 //             nothing and says so.
-//   Lifetime  Either may die first: ~timer cancels, ~timer_wheel disarms what is left. Neither
-//   fires. Threads   One wheel, one thread; nothing here locks. Time      Only forward: an older
-//   `now` means that no time has passed. A deadline of the largest
+//   Lifetime  Either may die first: ~timer cancels, ~timer_wheel disarms what is left. Neither fires.
+//   Threads   One wheel, one thread; nothing here locks.
+//   Time      Only forward: an older `now` means that no time has passed. A deadline of the largest
 //             tick never comes.
 #pragma once
 #include <array>
@@ -56,7 +53,8 @@ namespace idlewheel {
 // How a refresh to a later deadline is kept. Callers see no difference but in speed;
 // bench/README.md says which is faster when.
 enum class refresh_mode {
-  relink,    // moved to its new slot at once: unlink and append, or one store within the same slot
+  relink,  // moved to its new slot: unlink and append, or one store within the same slot. At once on
+           // a bare wheel; on a timer_host in batches, at the latest before it is judged
   deferred,  // one store; the sweep moves the timer when it reaches the old slot
 };
 
@@ -75,7 +73,7 @@ struct progress {
 // Totals since the wheel was made.
 struct wheel_counts {
   std::uint64_t fired = 0;
-  std::uint64_t relinked = 0;  // moved to another slot, by a refresh or by the sweep
+  std::uint64_t relinked = 0;  // unlinked and filed anew, by a refresh or by the sweep
   std::uint64_t kept = 0;      // met by the sweep and left where they were: not due in this lap
 };
 
@@ -111,8 +109,7 @@ class timer_wheel {
 
   // Moves time to `now` and fires what is due. `budget` limits the timers met, whether they fire or
   // are only looked at; what it leaves is resumed by the next call, before anything newer.
-  //   more   Exact: true when this pass has timers left to meet, so that the next call meets at
-  //   least
+  //   more   Exact: true when this pass has timers left to meet, so that the next call meets at least
   //          one; false when nothing with a deadline <= now is armed any more.
   //   jumps  Of any length: each slot is visited at most once per pass. A jump of more than a lap
   //          meets each due timer up to log2(ticks jumped) times more, to bring it in order.
@@ -145,12 +142,12 @@ class timer_wheel {
 
   // I1  A timer in the ring sits in slot (filed_ & mask_), and swept_ < filed_ <= its deadline.
   // I2  Bit s of occupied_ is set exactly when slot s holds a timer.
-  // I3  An occupied slot's earliest <= filed_ of each timer in it, earliest is congruent to the
-  // slot,
+  // I3  An occupied slot's earliest <= filed_ of each timer in it, earliest is congruent to the slot,
   //     and earliest > swept_.
   // I4  size_ == timers in the ring, in met_ and in overdue_; each has wheel_ == this.
-  // I5  swept_ <= target_ <= now_; equal, with met_ and overdue_ empty, unless a pass is
-  // unfinished. I6  A timer in met_ or overdue_ has filed_ <= its deadline.
+  // I5  swept_ <= target_ <= now_; equal, with met_ and overdue_ empty, unless a pass is unfinished.
+  // I6  A timer in met_ or overdue_ has filed_ <= its deadline.
+  // I7  A timer in to_relink_ is armed here, with moved_to_ >= relinks_since_.
   std::unique_ptr<slot[]> ring_;
   std::unique_ptr<std::uint64_t[]> occupied_;
   tick mask_ = 0;         // slots - 1
@@ -158,11 +155,12 @@ class timer_wheel {
   tick now_ = 0;          // the latest time given
   std::size_t size_ = 0;
 
-  // Timers that a host has refreshed and not moved yet; each has relink_noted set. They may stay
-  // where they are: the ring finds the later deadline when it gets there. But moved a batch at a
-  // time, when their cache lines and their neighbours' are at hand, they cost less than one by one.
-  std::array<timer*, 64> to_relink_;
+  // Timers that a host has refreshed and not moved yet. They may stay where they are: the ring finds
+  // the later deadline when it gets there. But moved a batch at a time, when their cache lines are
+  // at hand, they cost less than one by one.
+  std::array<timer*, 128> to_relink_;
   std::size_t to_relink_count_ = 0;
+  std::uint64_t relinks_since_ = 0;  // see I7
 
   // The pass: everything with a deadline <= target_ is to fire.
   tick swept_ = 0;  // the last finished pass's target
@@ -178,8 +176,7 @@ class timer_wheel {
   bool advancing_ = false;
   bool* destroyed_ = nullptr;  // of the advance() that is running
   // The host's, if there is one. Its timers keep in moved_to_ what the timeout counts from, so that
-  // a refresh need not know the tick; what deadline that makes is asked when the ring meets the
-  // timer.
+  // a refresh need not know the tick; what deadline that makes is asked when the ring meets it.
   struct host_hooks {
     void* host = nullptr;
     void (*emptied)(void* host) noexcept = nullptr;  // the last timer was cancelled
@@ -232,7 +229,12 @@ class timer_wheel {
   tick deadline_of(const timer& t) const noexcept {
     return hooks_.deadline != nullptr ? hooks_.deadline(hooks_.host, t) : t.moved_to_;
   }
-  void forget_relink(timer& t) noexcept;
+  // To be called before moved_to_ is set to anything else but a newer poll, and before t goes.
+  void forget_relink(timer& t) noexcept {
+    if (to_relink_count_ != 0 && t.moved_to_ >= relinks_since_) [[unlikely]]
+      drop_relink(t);
+  }
+  void drop_relink(timer& t) noexcept;
   bool find_work() noexcept;  // false: the pass to now_ is finished
   bool take_next_slot() noexcept;
   timer* meet_one() noexcept;     // the timer to fire, or null; pre: find_work()

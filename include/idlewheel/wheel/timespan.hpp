@@ -8,7 +8,8 @@
 //
 // Ranges
 //   timespan   -292 years to +292 years (64-bit nanoseconds). Longer saturates, shorter than a
-//              nanosecond rounds away from zero, so that nothing short becomes "off".
+//              nanosecond rounds away from zero, so that nothing short becomes "off"; of floating
+//              point that is the binary value: duration<double>{0.1} is 100,000,001 ns.
 //   NaN        throws std::invalid_argument; infinities saturate.
 #pragma once
 #include <chrono>

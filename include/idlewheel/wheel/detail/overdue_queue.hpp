@@ -1,5 +1,4 @@
-// overdue_queue.hpp - timers that came due together in a jump of more than a lap, in deadline
-// order.
+// overdue_queue.hpp - what came due together in a jump of more than a lap, in deadline order.
 //
 // After such a jump one slot holds timers of several laps, so slot order is no longer deadline
 // order. A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan, "Faster Algorithms for the Shortest Path
