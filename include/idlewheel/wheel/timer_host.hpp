@@ -60,7 +60,7 @@ class timer_host {
     if (!t.armed_on(wheel_)) return false;
     // Little may depend on the timer's fields here: they come from memory, and the less waits for
     // them, the more connections' misses overlap.
-    const bool relink = t.moved_to_ < relink_before_;
+    const bool relink = relink_before_ != 0 && t.moved_to_ < relink_before_;
     t.moved_to_ = poll_stamp_;
     if (relink) note_relink(t);
     return true;

@@ -174,6 +174,7 @@ class timer_wheel {
   wheel_counts counts_;
   refresh_mode refresh_;
   bool advancing_ = false;
+  bool from_back_ = false;
   bool* destroyed_ = nullptr;  // of the advance() that is running
   // The host's, if there is one. Its timers keep in moved_to_ what the timeout counts from, so that
   // a refresh need not know the tick; what deadline that makes is asked when the ring meets it.
@@ -238,6 +239,7 @@ class timer_wheel {
   bool find_work() noexcept;  // false: the pass to now_ is finished
   bool take_next_slot() noexcept;
   timer* meet_one() noexcept;     // the timer to fire, or null; pre: find_work()
+  timer* meet_next() noexcept;    // pre: met_ holds one
   void set_bit(tick t) noexcept;  // and earliest: t is the slot's first
   void clear_bit(tick t) noexcept;
   std::optional<tick> next_occupied(tick after, tick last) const noexcept;

@@ -15,6 +15,7 @@ class link {
   bool empty() const noexcept { return next_ == this; }
   link* front() noexcept { return next_; }
   const link* front() const noexcept { return next_; }
+  link* back() noexcept { return prev_; }
 
   void push_back(link& node) noexcept {
     node.prev_ = prev_;
