@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "idlewheel/connection/connection_reaper.hpp"
 #include "idlewheel/connection/timeout_policy.hpp"
 #include "idlewheel/uv/loop_wheel.hpp"
 #include "journal.hpp"
@@ -36,6 +37,7 @@ class server {
   // For sessions.
   uv_loop_t* loop() { return loop_; }
   idlewheel::loop_wheel& wheel() { return wheel_; }
+  idlewheel::connection_reaper& reaper() { return reaper_; }
   const idlewheel::timeout_policy& policy() const { return policy_; }
   uv_buf_t read_buffer();
   void count_refresh() { ++totals_.refreshes; }
@@ -58,6 +60,7 @@ class server {
   options options_;
   idlewheel::timeout_policy policy_;
   idlewheel::loop_wheel wheel_;
+  idlewheel::connection_reaper reaper_{wheel_};
   journal journal_;
   totals totals_;
   std::size_t limit_;

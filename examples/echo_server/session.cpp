@@ -18,7 +18,7 @@ struct session::pending_write {
 session::session(server& owner, std::uint64_t id)
     : owner_{owner},
       id_{id},
-      timeouts_{owner.wheel(), owner.policy(), idlewheel::socket_view{stream()}, *this} {
+      timeouts_{owner.reaper(), owner.policy(), idlewheel::socket_view{stream()}, *this} {
   uv_tcp_init(owner.loop(), &tcp_);
   tcp_.data = this;
 }

@@ -1,119 +1,395 @@
 #include "idlewheel/connection/connection_timeouts.hpp"
 
-#include <algorithm>
+#include <limits>
 
 namespace idlewheel {
+namespace {
 
-const char* name_of(expiry_reason reason) noexcept {
-  switch (reason) {
-    case expiry_reason::idle:
-      return "idle";
-    case expiry_reason::read_idle:
-      return "read_idle";
-  }
-  return "?";
+// How long n bytes take at that rate; n is cut to 16 GiB, so that the product fits.
+timespan time_for(std::uint64_t n, const transfer_rate& rate) noexcept {
+  const std::uint64_t ns = std::min(n, (std::uint64_t{1} << 34) - 1) * 1'000'000'000;
+  return std::chrono::nanoseconds{static_cast<std::int64_t>(std::min(
+      ns / rate.bytes_per_second, static_cast<std::uint64_t>(timer::max_timeout.count_ns())))};
 }
 
-connection_timeouts::connection_timeouts(timer_host& host, const timeout_policy& policy,
-                                         socket_view socket, timeout_handler& handler) noexcept
-    : last_read_{host.now()},
-      host_{&host},
+// The same 0 to 1 for the same connection whenever it is asked: splitmix64's finalizer (Steele, Lea,
+// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+double spread(std::uint64_t seed) noexcept {
+  seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9;
+  seed = (seed ^ (seed >> 27)) * 0x94d049bb133111eb;
+  return static_cast<double>((seed ^ (seed >> 31)) >> 11) * 0x1p-53;
+}
+
+std::uint32_t saturated(std::uint64_t n) noexcept {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(n, std::numeric_limits<std::uint32_t>::max()));
+}
+
+}  // namespace
+
+// What runs at the moment: the soonest of it, and whether a read moves all of it.
+struct connection_timeouts::schedule {
+  due_act first;
+  bool any = false;
+  bool only_reads = true;
+  timespan shortest = timer::max_timeout;
+
+  void add(act what, expiry_reason reason, timespan length, instant since) noexcept {
+    if (length <= timespan{}) return;  // off
+    only_reads = false;
+    take({.what = what, .reason = reason, .since = since, .due = later(since, length)});
+  }
+  void add_limit(expiry_reason reason, timespan length, instant since) noexcept {
+    add(act::limit, reason, length, since);
+  }
+  void add_moved_by_reads(act what, expiry_reason reason, timespan length, instant since) noexcept {
+    if (length <= timespan{}) return;
+    shortest = std::min(shortest, length);
+    take({.what = what, .reason = reason, .since = since, .due = later(since, length)});
+  }
+  void take(const due_act& next) noexcept {
+    if (!any || next.due < first.due) first = next;
+    any = true;
+  }
+};
+
+connection_timeouts::connection_timeouts(connection_reaper& reaper, const timeout_policy& policy,
+                                         socket_view socket, timeout_handler& handler,
+                                         phase first) noexcept
+    : last_read_{reaper.host().now()},
       policy_{&policy},
+      reaper_{&reaper},
       handler_{&handler},
       socket_{socket},
+      phase_{first},
+      born_{last_read_},
       last_delivery_{last_read_},
+      last_message_{last_read_},
+      phase_since_{last_read_},
+      request_since_{last_read_},
+      last_write_{last_read_},
+      in_since_{last_read_},
       no_verdict_before_{last_read_} {
   arm_soonest();
 }
 
-connection_timeouts::~connection_timeouts() {
-  if (destroyed_ != nullptr) *destroyed_ = true;
-}
-
-void connection_timeouts::set_policy(const timeout_policy& policy) noexcept {
-  policy_ = &policy;
-  arm_soonest();
-}
-
 void connection_timeouts::stop() noexcept {
+  if (asking_) {
+    asking_ = false;
+    *reaper_->ended_ = true;
+    reaper_->ended_ = nullptr;
+  }
   stopped_ = true;
   timer_.cancel();
 }
 
+void connection_timeouts::set_policy(const timeout_policy& policy) noexcept {
+  if (stopped_) return;
+  policy_ = &policy;
+  arm_soonest();
+}
+
 instant connection_timeouts::last_activity() const noexcept {
-  return std::max(last_read_, last_delivery_);
+  return std::max<instant>(last_read_, last_delivery_);
+}
+
+// What the program tells.
+
+void connection_timeouts::on_write(std::size_t n) noexcept {
+  if (n == 0 || stopped_) return;
+  const bool begins = outstanding_ == 0;
+  outstanding_ = outstanding_ + n;
+  if (!begins) {
+    last_write_ = reaper_->host().poll_time();
+    written_ = saturated(written_ + std::uint64_t{n});
+    return;
+  }
+  last_write_ = out_since_ = reaper_->host().now();
+  written_ = 0;
+  looked_half_ = false;
+  if (policy_->write_stall > timespan{} || policy_->min_rate_out.bytes_per_second != 0)
+    arm_soonest();
+}
+
+void connection_timeouts::on_message() noexcept {
+  if (!stopped_) last_message_ = reaper_->host().now();
+}
+
+void connection_timeouts::restart() noexcept {
+  if (!stopped_) last_message_ = last_read_ = reaper_->host().now();
+}
+
+void connection_timeouts::enter(phase next) noexcept {
+  if (stopped_) return;
+  const instant now = reaper_->host().now();
+  const bool same_request = phase_ == phase::header && next == phase::body;
+  if (!same_request) request_since_ = now;
+  if (next == phase::upgraded) last_message_ = now;
+  phase_ = next;
+  phase_since_ = in_since_ = now;
+  arm_soonest();
+}
+
+void connection_timeouts::pause_reading(pause why) noexcept {
+  if (stopped_ || why == pause_) return;
+  resume_reading();
+  pause_ = why;
+  if (why == pause::ours) paused_since_ = reaper_->host().now();
+}
+
+void connection_timeouts::resume_reading() noexcept {
+  if (stopped_) return;
+  unread_ = 0;
+  if (pause_ == pause::ours) {
+    settle_pause();
+    pause_ = pause::none;
+    arm_soonest();
+  }
+  pause_ = pause::none;
+}
+
+void connection_timeouts::credit_in(std::size_t n) noexcept {
+  in_since_ = std::min(later(in_since_, time_for(n, policy_->min_rate_in)), last_read_);
+}
+
+// Our own pause: what the peer owes us stands still, for max_pause at most.
+
+instant connection_timeouts::peers_clock(instant since) const noexcept {
+  if (pause_ != pause::ours) return since;
+  const timespan cap = policy_->max_pause > timespan{} ? policy_->max_pause : timespan::max();
+  const instant paused = paused_since_;
+  return since <= paused ? later(since, cap) : std::max(since, later(paused, cap));
+}
+
+// As peers_clock(), when the pause ends now.
+void connection_timeouts::settle_pause() noexcept {
+  const instant now = reaper_->host().now();
+  const instant paused = paused_since_;
+  const timespan lasted = between(paused, now);
+  const timespan stood =
+      policy_->max_pause > timespan{} ? std::min(policy_->max_pause, lasted) : lasted;
+  const auto moved = [&](instant since) {
+    return since <= paused ? later(since, stood) : std::max(since, later(paused, stood));
+  };
+  last_read_ = moved(reaper_->host().latest(last_read_));
+  last_message_ = moved(last_message_);
+  request_since_ = moved(request_since_);
+  in_since_ = moved(in_since_);
+  ping_at_ = moved(ping_at_);
+  if (phase_ <= phase::body) phase_since_ = moved(phase_since_);
+}
+
+// What is due.
+
+instant connection_timeouts::ages_at() const noexcept {
+  const auto seed = static_cast<std::uint64_t>(instant{born_}.time_since_epoch().count()) ^
+                    reinterpret_cast<std::uintptr_t>(this);
+  const double less = static_cast<double>(policy_->max_age.count_ns()) *
+                      std::clamp(policy_->age_jitter, 0.0, 1.0) * spread(seed);
+  return later(later(born_, policy_->max_age),
+               -std::chrono::nanoseconds{static_cast<std::int64_t>(less)});
 }
 
 // The stamps settle here what a read did not have to find out.
-std::optional<connection_timeouts::limit> connection_timeouts::soonest() const noexcept {
-  const instant read = host_->latest(last_read_);
-  std::optional<limit> first;
-  const auto consider = [&](expiry_reason reason, timespan length, instant since) {
-    if (length <= timespan{}) return;  // off
-    const instant due = later(since, length);
-    if (!first || due < first->due) first = limit{reason, since, due};
-  };
-  consider(expiry_reason::idle, policy_->idle, std::max(read, last_delivery_));
-  consider(expiry_reason::read_idle, policy_->read_idle, read);
-  return first;
+connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
+  const timeout_policy& p = *policy_;
+  schedule all;
+  const instant read = reaper_->host().latest(last_read_);
+  const timespan late = between(last_read_, read);
+  const instant delivery = last_delivery_;
+  bool silence = true;
+
+  switch (phase_) {
+    case phase::handshake:
+      all.add_limit(expiry_reason::handshake, p.handshake, peers_clock(phase_since_));
+      break;
+    case phase::header:
+      all.add_limit(expiry_reason::header, p.header, peers_clock(phase_since_));
+      all.add_limit(expiry_reason::request, p.request, peers_clock(request_since_));
+      break;
+    case phase::body:
+      all.add_limit(expiry_reason::body, p.body, peers_clock(phase_since_));
+      all.add_limit(expiry_reason::request, p.request, peers_clock(request_since_));
+      if (p.min_rate_in.bytes_per_second != 0)
+        all.add_limit(expiry_reason::rate_in, p.min_rate_in.grace,
+                      peers_clock(later(in_since_, late)));
+      break;
+    case phase::keep_alive:
+      all.add_limit(expiry_reason::keep_alive, p.keep_alive, phase_since_);
+      break;
+    case phase::closing:
+      all.add_limit(expiry_reason::linger, p.linger, std::max<instant>(phase_since_, delivery));
+      silence = p.linger <= timespan{};
+      break;
+    case phase::handling:
+    case phase::upgraded:
+      break;
+  }
+
+  if (silence) {
+    const instant heard_last = peers_clock(read);
+    all.add_moved_by_reads(act::limit, expiry_reason::idle, p.idle, std::max(heard_last, delivery));
+    all.add_moved_by_reads(act::limit, expiry_reason::read_idle, p.read_idle, heard_last);
+    all.add_limit(expiry_reason::message_idle, p.message_idle, peers_clock(last_message_));
+    if (!pinged())
+      all.add_moved_by_reads(act::ping, {}, p.ping_after, heard_last);
+    else if (p.ping_after > timespan{})
+      all.add_limit(expiry_reason::peer_dead, p.ping_timeout, peers_clock(ping_at_));
+    all.add(act::keep_warm, {}, p.ping_after_send, last_write_);
+  }
+
+  if (outstanding_ != 0) {
+    const instant stands = std::max<instant>(out_since_, delivery);
+    // Half way, so that progress without a date is dated half a limit too late at most.
+    if (!looked_half_)
+      all.add(act::look, {}, std::chrono::nanoseconds{p.write_stall.count_ns() / 2}, stands);
+    all.add_limit(expiry_reason::write_stall, p.write_stall, stands);
+    if (p.min_rate_out.bytes_per_second != 0)
+      all.add_limit(expiry_reason::rate_out, p.min_rate_out.grace, out_since_);
+  }
+
+  if (p.max_age > timespan{}) {
+    const instant aged = ages_at();
+    const bool warn = p.age_grace > timespan{} && !age_warned_;
+    all.only_reads = false;
+    all.take({.what = warn ? act::age_warning : act::limit,
+              .reason = expiry_reason::max_age,
+              .since = born_,
+              .due = warn ? aged : later(aged, p.age_grace)});
+  }
+  return all;
 }
 
 void connection_timeouts::arm_soonest() noexcept {
   if (stopped_) return;
-  const auto next = soonest();
-  if (!next || host_->closed()) {
+  timer_host& host = reaper_->host();
+  const schedule all = soonest();
+  reads_move_ = all.only_reads;
+  if (!all.any || host.closed()) {
     timer_.cancel();
     return;
   }
-  timespan moved_by_reads = timer::max_timeout;
-  for (const timespan length : {policy_->idle, policy_->read_idle})
-    if (length > timespan{}) moved_by_reads = std::min(moved_by_reads, length);
-  const instant due = std::max(next->due, no_verdict_before_);
-  host_->arm_since(timer_, later(due, -std::chrono::nanoseconds{moved_by_reads}), moved_by_reads);
+  const timespan moved_by_reads = reads_move_ ? all.shortest : timespan{};
+  const instant due = std::max<instant>(all.first.due, no_verdict_before_);
+  host.arm_since(timer_, later(due, -std::chrono::nanoseconds{moved_by_reads}), moved_by_reads);
 }
 
 void connection_timeouts::on_timer() noexcept {
-  const instant now = host_->judged_at();
-  const auto unripe = [&](const std::optional<limit>& l) {
-    return !l || l->due > now || no_verdict_before_ > now;
-  };
-  if (unripe(soonest())) return arm_soonest();
+  const instant now = reaper_->host().judged_at();
+  if (instant{no_verdict_before_} > now || soonest().first.due > now) return arm_soonest();
   look_again();
-  const auto out = soonest();
-  if (unripe(out)) return arm_soonest();
-
-  bool destroyed = false;
-  destroyed_ = &destroyed;
-  const verdict answer =
-      handler_->on_timeout({.reason = out->reason, .since = out->since, .due = out->due});
-  if (destroyed) return;
-  destroyed_ = nullptr;
-  if (stopped_) return;  // by the handler; the host may be gone
-  if (const auto extension = answer.extension()) {
-    no_verdict_before_ = later(host_->now(), *extension);
-    arm_soonest();
-  } else {
-    stop();
+  const due_act out = soonest().first;
+  if (out.due > now) return arm_soonest();
+  switch (out.what) {
+    case act::limit:
+      if (out.reason == expiry_reason::peer_dead && missed_ + 1u < policy_->missed) {
+        ++missed_;
+        return send_ping();
+      }
+      return ask(out);
+    case act::ping:
+      missed_ = 0;
+      return send_ping();
+    case act::keep_warm:
+      last_write_ = reaper_->host().now();
+      ++reaper_->pings_;
+      if (!survives([this] { handler_->on_ping_due(); })) return;
+      break;
+    case act::age_warning:
+      age_warned_ = true;
+      if (!survives([this] { handler_->on_age_due(); })) return;
+      break;
+    case act::look:
+      looked_half_ = true;
+      break;
   }
+  arm_soonest();
 }
 
 // What the kernel knows and we were not told. A socket that says nothing changes nothing.
 void connection_timeouts::look_again() noexcept {
-  const socket_look seen = host_->look(socket_);
-  const instant now = host_->now();  // what is undated may be as recent as this
+  const socket_look seen = reaper_->host().look(socket_);
+  const instant now = reaper_->host().now();  // what is undated may be as recent as this
   // The next poll will report what is unread, unless we do not listen: then old bytes are old.
   const std::uint64_t unread = seen.unread.value_or(0);
-  if (unread != 0 && !paused_)
-    last_read_ = std::max(last_read_, now);
-  else if (unread != 0 && (seen.last_arrival || unread != unread_))
-    last_read_ = std::max(last_read_, seen.last_arrival.value_or(now));
-  unread_ = unread;
-  if (seen.unsent && queued_ != delivered_ && *seen.unsent <= queued_) {
-    const std::uint64_t taken = queued_ - *seen.unsent;
-    if (taken > delivered_) {
-      delivered_ = taken;
-      last_delivery_ = std::max(last_delivery_, seen.last_delivery.value_or(now));
-    }
+  const bool waiting = unread != 0 && pause_ == pause::none;
+  instant arrival = last_read_;
+  if (waiting)
+    arrival = now;
+  else if (unread != 0 && (seen.last_arrival || static_cast<std::uint32_t>(unread) != unread_))
+    arrival = seen.last_arrival.value_or(now);
+  else if (!program_reads())
+    arrival = seen.last_arrival.value_or(arrival);
+  unread_ = static_cast<std::uint32_t>(unread);
+  if (arrival > last_read_) {
+    last_read_ = arrival;
+    if (pinged() && arrival > instant{ping_at_})
+      heard_ = program_reads() ? heard::since_ping : heard::never;
+  }
+
+  if (!seen.unsent) {
+    outstanding_ = 0;  // whatever it is, nobody can say that it stands still
+  } else if (outstanding_ != 0 && *seen.unsent <= outstanding_) {
+    const std::uint64_t taken = outstanding_ - *seen.unsent;
+    outstanding_ = *seen.unsent;
+    if (taken != 0) note_taken(taken, seen.last_delivery.value_or(now));
+    // All that was there at the last look is gone: the queue may have been empty since.
+    if (*seen.unsent <= written_) out_since_ = now;
+    written_ = 0;
+  }
+  if (phase_ == phase::keep_alive && (waiting || outstanding_ != 0)) phase_since_ = now;
+}
+
+void connection_timeouts::note_taken(std::uint64_t bytes, instant when) noexcept {
+  when = std::max<instant>(when, last_delivery_);
+  last_delivery_ = when;
+  looked_half_ = false;
+  if (policy_->min_rate_out.bytes_per_second != 0)
+    out_since_ = std::min(later(out_since_, time_for(bytes, policy_->min_rate_out)), when);
+  if (ping_behind_ != 0) {  // until the peer has the ping, moving towards it is not silence
+    ping_behind_ -= saturated(std::min<std::uint64_t>(bytes, ping_behind_));
+    ping_at_ = std::max<instant>(ping_at_, when);
+  }
+  if (phase_ == phase::keep_alive) phase_since_ = std::max<instant>(phase_since_, when);
+}
+
+// What the program is asked.
+
+template <class F>
+bool connection_timeouts::survives(F call) noexcept {
+  bool ended = false;
+  reaper_->ended_ = &ended;
+  asking_ = true;
+  call();
+  if (ended) return false;
+  asking_ = false;
+  reaper_->ended_ = nullptr;
+  return true;
+}
+
+void connection_timeouts::send_ping() noexcept {
+  ping_at_ = last_write_ = reaper_->host().now();
+  ping_behind_ = saturated(outstanding_);
+  heard_ = program_reads() ? heard::pinged : heard::pinged_never;
+  ++reaper_->pings_;
+  if (survives([this] { handler_->on_ping_due(); })) arm_soonest();
+}
+
+void connection_timeouts::ask(const due_act& out) noexcept {
+  const auto reason = static_cast<std::size_t>(out.reason);
+  ++reaper_->closed_[reason];
+  verdict answer = verdict::close();
+  if (!survives([&] {
+        answer = handler_->on_timeout({.reason = out.reason, .since = out.since, .due = out.due});
+      }))
+    return;
+  if (const auto extension = answer.extension()) {
+    --reaper_->closed_[reason];
+    ++reaper_->extended_;
+    no_verdict_before_ = later(reaper_->host().now(), *extension);
+    arm_soonest();
+  } else {
+    stop();
   }
 }
 

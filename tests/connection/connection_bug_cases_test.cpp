@@ -170,7 +170,7 @@ TEST_P(ConnectionBugCases, Case088_TheObjectOfAConnectionThatTimedOutIsMadeAnew)
   p.timeouts->set_policy(p.policy);
   EXPECT_TRUE(p.timeouts->stopped());
   time.advance(3s);
-  p.timeouts.emplace(time, p.policy, p.socket, p.handler);
+  p.timeouts.emplace(p.reaper, p.policy, p.socket, p.handler);
   time.advance(4999ms);
   EXPECT_EQ(p.handler.asked.size(), 1u);
   time.advance(1ms);
@@ -543,7 +543,7 @@ TEST_P(ConnectionBugCases, Case188_IdleZeroIsNever) {
 }
 
 TEST_P(ConnectionBugCases, Case190_AnUnsetLimitBesideASetOne) {
-  peer read{time, {.idle = {}, .read_idle = 30s}}, idle{time, {.idle = 30s, .read_idle = {}}};
+  peer read{time, {.read_idle = 30s}}, idle{time, {.idle = 30s}};
   for (int i = 0; i != 10; ++i) {
     time.advance(20s);
     read.say();

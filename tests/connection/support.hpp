@@ -16,10 +16,8 @@ using idlewheel::testing::manual_wheel;
 
 inline instant at(std::chrono::nanoseconds since_start) { return instant{since_start}; }
 
-inline timeout_policy idle_of(timespan idle) { return {.idle = idle, .read_idle = {}}; }
-inline timeout_policy read_idle_of(timespan read_idle) {
-  return {.idle = {}, .read_idle = read_idle};
-}
+inline timeout_policy idle_of(timespan idle) { return {.idle = idle}; }
+inline timeout_policy read_idle_of(timespan read_idle) { return {.read_idle = read_idle}; }
 
 // Notes each question of connection_timeouts and answers as told; "close" when not told.
 struct recorder final : timeout_handler {
@@ -34,8 +32,25 @@ struct recorder final : timeout_handler {
     when.push_back(time->now());
     return answer ? answer(e) : verdict::close();
   }
+  void on_ping_due() noexcept override {
+    pings.push_back(time->now());
+    if (on_ping) on_ping();
+  }
+  void on_age_due() noexcept override { aged.push_back(time->now()); }
   bool closed() const { return !asked.empty(); }
+
+  std::vector<instant> pings;
+  std::vector<instant> aged;
+  std::function<void()> on_ping;
 };
+
+// Asked once, for that reason, not before that moment and in the tick that begins there.
+inline void expect_asked(const recorder& handler, expiry_reason reason, instant when) {
+  ASSERT_EQ(handler.asked.size(), 1u);
+  EXPECT_STREQ(name_of(handler.asked[0].reason), name_of(reason));
+  EXPECT_EQ(handler.when[0], when);
+  EXPECT_LE(handler.asked[0].due, when);
+}
 
 // A connection and its peer. The tick is 1 ms, so that whole milliseconds are met exactly.
 struct peer {
@@ -44,7 +59,8 @@ struct peer {
         handler{host},
         socket{host.open_socket()},
         policy{p},
-        timeouts{std::in_place, host, policy, socket, handler} {}
+        reaper{host},
+        timeouts{std::in_place, reaper, policy, socket, handler} {}
   peer(const peer&) = delete;
 
   // Bytes come and are read in the same poll.
@@ -59,6 +75,7 @@ struct peer {
   recorder handler;
   socket_view socket;
   timeout_policy policy;
+  connection_reaper reaper;
   std::optional<connection_timeouts> timeouts;
 };
 

@@ -55,8 +55,9 @@ TEST_P(ConnectionOnLoop, ALargeWriteIsAliveWhileItDrainsAndClosedWhenItDoesNot) 
     constexpr std::size_t total = 20'000'000;
     constexpr auto limit = 250ms;
     endpoint end{on, kind, ignore()};
-    const timeout_policy policy{.idle = limit, .read_idle = {}};
-    connection_timeouts timeouts{wheel, policy, end.view(), handler};
+    const timeout_policy policy{.idle = limit};
+    connection_reaper reaper{wheel};
+    connection_timeouts timeouts{reaper, policy, end.view(), handler};
     write(end, timeouts, total);
     // The peer reads slowly for four times the limit, and then no more. When its kernel really took
     // something is known to within two samples of what is unsent: after the earlier of them.
@@ -89,8 +90,9 @@ TEST_P(ConnectionOnLoop, ALargeWriteIsAliveWhileItDrainsAndClosedWhenItDoesNot) 
 TEST_P(ConnectionOnLoop, AWriteThatThePeerNeverReadsIsNoActivityForEver) {
   constexpr auto limit = 80ms;
   endpoint end{on, transport::tcp, ignore()};
-  const timeout_policy policy{.idle = limit, .read_idle = {}};
-  connection_timeouts timeouts{wheel, policy, end.view(), handler};
+  const timeout_policy policy{.idle = limit};
+  connection_reaper reaper{wheel};
+  connection_timeouts timeouts{reaper, policy, end.view(), handler};
   write(end, timeouts, 16'777'216);
   // We go on queueing, which is no activity either.
   loop_timer queueing{on, 10ms, 10ms, [&] { timeouts.on_write(0); }};
@@ -104,7 +106,8 @@ TEST_P(ConnectionOnLoop, APeerThatIsSilentIsClosedAtItsLimit) {
     endpoint end{on, kind, ignore()};
     const timeout_policy policy{.idle = 5s, .read_idle = 40ms};
     const instant begun = clock_now();
-    connection_timeouts timeouts{wheel, policy, end.view(), handler};
+    connection_reaper reaper{wheel};
+    connection_timeouts timeouts{reaper, policy, end.view(), handler};
     ASSERT_TRUE(on.run_until([&] { return handler.asked != 0; }));
     EXPECT_EQ(handler.last.reason, expiry_reason::read_idle);
     EXPECT_GE(handler.at - begun, 40ms);
@@ -116,8 +119,9 @@ TEST_P(ConnectionOnLoop, BytesThatWaitInTheKernelAreActivityThoughNobodyRead) {
   // The handler of this connection does not get round to reading in time.
   endpoint end{on, transport::tcp, ignore()};
   end.stop_reading();
-  const timeout_policy policy{.idle = {}, .read_idle = 100ms};
-  connection_timeouts timeouts{wheel, policy, end.view(), handler};
+  const timeout_policy policy{.read_idle = 100ms};
+  connection_reaper reaper{wheel};
+  connection_timeouts timeouts{reaper, policy, end.view(), handler};
   instant said{};
   loop_timer peer{on, 80ms, [&] { said = end.say(); }};
   loop_timer hook{on, 150ms, [&] { end.read(); }};
@@ -128,8 +132,9 @@ TEST_P(ConnectionOnLoop, BytesThatWaitInTheKernelAreActivityThoughNobodyRead) {
 TEST_P(ConnectionOnLoop, WhilePausedOldBytesAreOldByTheKernelsOwnStamp) {
   endpoint end{on, transport::tcp, ignore()};
   end.stop_reading();
-  const timeout_policy policy{.idle = {}, .read_idle = 100ms};
-  connection_timeouts timeouts{wheel, policy, end.view(), handler};
+  const timeout_policy policy{.read_idle = 100ms};
+  connection_reaper reaper{wheel};
+  connection_timeouts timeouts{reaper, policy, end.view(), handler};
   timeouts.pause_reading();
   instant said{};
   loop_timer peer{on, 50ms, [&] { said = end.say(); }};
@@ -141,8 +146,9 @@ TEST_P(ConnectionOnLoop, WhilePausedOldBytesAreOldWithoutAStampToo) {
   // A local socket has no stamps: the first look cannot know, the next sees that nothing was added.
   endpoint end{on, transport::pipe, ignore()};
   end.stop_reading();
-  const timeout_policy policy{.idle = {}, .read_idle = 60ms};
-  connection_timeouts timeouts{wheel, policy, end.view(), handler};
+  const timeout_policy policy{.read_idle = 60ms};
+  connection_reaper reaper{wheel};
+  connection_timeouts timeouts{reaper, policy, end.view(), handler};
   timeouts.pause_reading();
   const instant said = end.say();
   ASSERT_TRUE(on.run_until([&] { return handler.asked != 0; }, 3s)) << "never closed";
@@ -153,16 +159,18 @@ TEST_P(ConnectionOnLoop, WithoutASocketOnlyTheCallsCount) {
   endpoint end{on, transport::tcp, ignore()};
   end.stop_reading();
   end.say();
-  const timeout_policy policy{.idle = 30ms, .read_idle = {}};
-  connection_timeouts timeouts{wheel, policy, {}, handler};
+  const timeout_policy policy{.idle = 30ms};
+  connection_reaper reaper{wheel};
+  connection_timeouts timeouts{reaper, policy, {}, handler};
   ASSERT_TRUE(on.run_until([&] { return handler.asked != 0; }));
 }
 
 TEST_P(ConnectionOnLoop, DestroyedWithItsConnectionByTheHandler) {
   struct session final : timeout_handler {
-    session(loop_wheel& wheel, const timeout_policy& policy, std::unique_ptr<session>& self)
-        : end{wheel.loop(), transport::tcp, [this](std::size_t n) { timeouts.on_read(n); }},
-          timeouts{wheel, policy, end.view(), *this},
+    session(connection_reaper& reaper, uv_loop_t* loop, const timeout_policy& policy,
+            std::unique_ptr<session>& self)
+        : end{loop, transport::tcp, [this](std::size_t n) { timeouts.on_read(n); }},
+          timeouts{reaper, policy, end.view(), *this},
           self_{self} {}
     verdict on_timeout(const expiry&) noexcept override {
       self_.reset();
@@ -172,9 +180,10 @@ TEST_P(ConnectionOnLoop, DestroyedWithItsConnectionByTheHandler) {
     connection_timeouts timeouts;
     std::unique_ptr<session>& self_;
   };
-  const timeout_policy policy{.idle = 20ms, .read_idle = {}};
+  const timeout_policy policy{.idle = 20ms};
   std::unique_ptr<session> s;
-  s = std::make_unique<session>(wheel, policy, s);
+  connection_reaper reaper{wheel};
+  s = std::make_unique<session>(reaper, wheel.loop(), policy, s);
   s->end.say();
   ASSERT_TRUE(on.run_until([&] { return s == nullptr; }));
   EXPECT_EQ(wheel.wheel().size(), 0u);
@@ -182,9 +191,10 @@ TEST_P(ConnectionOnLoop, DestroyedWithItsConnectionByTheHandler) {
 
 // What the wheel knows of a turn is settled at its end, also when the wheel went to sleep in it.
 TEST_P(ConnectionOnLoop, AStampIsNotAsOldAsTheWheelsSleep) {
-  const timeout_policy off{}, on_again{.idle = {}, .read_idle = 1200ms};
+  const timeout_policy off{}, on_again{.read_idle = 1200ms};
   endpoint end{on, transport::tcp, ignore()}, other_end{on, transport::tcp, ignore()};
-  connection_timeouts timeouts{wheel, on_again, end.view(), handler};
+  connection_reaper reaper{wheel};
+  connection_timeouts timeouts{reaper, on_again, end.view(), handler};
   closer other_handler;
   loop_timer first{on, 5ms, [&] {
                      timeouts.on_read(1);
@@ -196,7 +206,7 @@ TEST_P(ConnectionOnLoop, AStampIsNotAsOldAsTheWheelsSleep) {
                       again = clock_now();
                       timeouts.set_policy(on_again);  // overdue
                       other = std::make_unique<connection_timeouts>(
-                          wheel, on_again, other_end.view(), other_handler);
+                          reaper, on_again, other_end.view(), other_handler);
                       other->on_read(1);
                     }};
   ASSERT_TRUE(on.run_until([&] { return handler.asked != 0; }));

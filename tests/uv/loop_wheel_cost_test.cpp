@@ -103,7 +103,8 @@ TEST_P(LoopWheelCosts, AnIdleConnectionWithAllItsLimitsIsOneVisitALimit) {
     int asked = 0;
   } handler;
   const timeout_policy policy{.idle = 100ms, .read_idle = 1h};
-  connection_timeouts timeouts{wheel, policy, {}, handler};
+  connection_reaper reaper{wheel};
+  connection_timeouts timeouts{reaper, policy, {}, handler};
   EXPECT_LE(turns_in(500ms), none + 4);
   EXPECT_EQ(handler.asked, 1);
   EXPECT_LE(wheel.stats().visits, 2u);

@@ -91,7 +91,7 @@ TEST_P(LoopStalls, CloseTheSilentAndNobodyWhoSpoke) {
   const bool due = std::get<1>(GetParam()) == wheel_is::due;
   const refresh_mode mode = std::get<2>(GetParam());
   constexpr auto limit = 100ms;
-  const timeout_policy policy{.idle = limit, .read_idle = {}};
+  const timeout_policy policy{.idle = limit};
   loop on;
   loop_wheel wheel{on, {.tick = 5ms, .refresh = mode}};
   crowd talking, silent;
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
 class LoopStallsWithinABatch : public ByMode {
  protected:
   static constexpr auto limit = 100ms;
-  const timeout_policy policy{.idle = limit, .read_idle = {}};
+  const timeout_policy policy{.idle = limit};
   loop on;
   loop_wheel wheel{on, {.tick = 5ms, .refresh = GetParam()}};
   crowd all;
@@ -277,7 +277,7 @@ TEST_P(LoopStallsBig, FourThousandNineHundredOfFiveThousandHaveSpoken) {
   if (files.rlim_max < 2 * (talkers + mutes) + 100)
     GTEST_SKIP() << "needs 10,100 descriptors, may have " << files.rlim_max;
 
-  const timeout_policy policy{.idle = 1s, .read_idle = {}};
+  const timeout_policy policy{.idle = 1s};
   loop on;
   loop_wheel wheel{on, {.tick = 20ms, .refresh = GetParam()}};
   crowd talking, silent;

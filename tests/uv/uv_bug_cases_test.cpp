@@ -366,7 +366,7 @@ TEST_P(UvBugCases, Case106_ATimerThatIsCancelledAndArmedAllTheTimeDoesNotHoldOth
 TEST_P(UvBugCases, Case110_ARequestThatArrivedDuringASlowHandlerIsServed) {
   for (const auto say_after : {1ms, 60ms, 99ms, 100ms, 101ms, 140ms}) {
     SCOPED_TRACE(say_after.count());
-    const timeout_policy policy{.idle = 100ms, .read_idle = {}};
+    const timeout_policy policy{.idle = 100ms};
     crowd talking, silent;
     for (const transport kind : {transport::poll, transport::pipe, transport::tcp})
       for (const watch how : {watch::bare_timer, watch::idle_limit})
@@ -387,7 +387,7 @@ TEST_P(UvBugCases, Case110_ARequestThatArrivedDuringASlowHandlerIsServed) {
 TEST_P(UvBugCases, Case111_ARequestAtTheLimitIsServedOrNeverRead) {
   // Over and over around the limit: a connection is closed before a byte of it was read, or not at
   // all until its limit has passed anew.
-  const timeout_policy policy{.idle = 30ms, .read_idle = {}};
+  const timeout_policy policy{.idle = 30ms};
   for (int round = 0; round != 24; ++round) {
     SCOPED_TRACE(round);
     watched c{wheel, round % 2 != 0 ? transport::tcp : transport::pipe, watch::idle_limit, policy};
@@ -437,7 +437,7 @@ TEST_P(UvBugCases, Case115_RefreshedForLongIsNeverClosed) {
 }
 
 TEST_P(UvBugCases, Case116_AReadAndATimeoutOfTheSameTurnTheReadIsDelivered) {
-  const timeout_policy policy{.idle = 60ms, .read_idle = {}};
+  const timeout_policy policy{.idle = 60ms};
   for (const transport kind : {transport::poll, transport::pipe, transport::tcp}) {
     watched c{wheel, kind, watch::bare_timer, policy};
     block_for(80ms);
@@ -486,9 +486,10 @@ TEST_P(UvBugCases, Case126_ATransferThatOnlyTheKernelSeesIsAliveWhileItMoves) {
     instant at{};
   } handler;
   constexpr auto limit = 250ms;
-  const timeout_policy policy{.idle = limit, .read_idle = {}};
+  const timeout_policy policy{.idle = limit};
   const fd_pair pair = tcp_pair();
-  connection_timeouts timeouts{wheel, policy, socket_view::descriptor(pair[0]), handler};
+  connection_reaper reaper{wheel};
+  connection_timeouts timeouts{reaper, policy, socket_view::descriptor(pair[0]), handler};
   // As in ConnectionOnLoop: when bytes were really taken is known to within two samples.
   const instant begun = clock_now();
   instant sampled = begun, moved_after = begun;
@@ -571,7 +572,7 @@ TEST_P(UvBugCases, Case155_ConnectsThatTheKernelCompletedDuringAStallAreNoTimeou
 
 TEST_P(UvBugCases, Case156_APongThatLiesInTheKernelIsAnAnswer) {
   // Ours is slow: 40 s of 20 s allowed. The socket is asked before anything is closed.
-  const timeout_policy policy{.idle = {}, .read_idle = 60ms};
+  const timeout_policy policy{.read_idle = 60ms};
   struct closer final : timeout_handler {
     verdict on_timeout(const expiry&) noexcept override {
       at = clock_now();
@@ -581,7 +582,8 @@ TEST_P(UvBugCases, Case156_APongThatLiesInTheKernelIsAnAnswer) {
   } handler;
   endpoint end{on, transport::tcp, [](std::size_t) {}};
   end.stop_reading();
-  connection_timeouts timeouts{wheel, policy, end.view(), handler};
+  connection_reaper reaper{wheel};
+  connection_timeouts timeouts{reaper, policy, end.view(), handler};
   const instant said = end.say();
   on.run_for(150ms);
   EXPECT_EQ(handler.at, instant{}) << "closed with the answer unread";

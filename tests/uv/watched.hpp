@@ -21,7 +21,7 @@ class watched final : public timeout_handler {
     if (how == watch::bare_timer)
       wheel_.arm(silence_, limit_);
     else
-      timeouts.emplace(wheel_, policy, end.view(), *this);
+      timeouts.emplace(reaper_, policy, end.view(), *this);
   }
 
   // The peer speaks now.
@@ -50,6 +50,7 @@ class watched final : public timeout_handler {
   void close() { closed_at = clock_now(); }
 
   loop_wheel& wheel_;
+  connection_reaper reaper_{wheel_};
   timespan limit_;
   timer silence_{[this] { close(); }};
 

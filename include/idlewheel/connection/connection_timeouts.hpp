@@ -1,7 +1,8 @@
-// connection_timeouts.hpp - when one connection has been silent for too long.
+// connection_timeouts.hpp - every limit that one connection needs.
 //
-// What   A member of the connection, told of every read and write. It asks its handler what to do
-//        when a limit of the policy has run out, and by then has asked the socket whether it has.
+// What   A member of the connection, told of its reads, writes and phases. It asks its handler what
+//        to do when a limit of the policy has run out, and by then has asked the socket whether it
+//        has.
 // Why    One wheel timer, whatever the number of limits: the soonest is all the wheel has to know.
 //        A read costs a stamp and at most one relink.
 // Not    The connection: it neither reads, writes nor closes. The handler does.
@@ -10,12 +11,27 @@
 //   - bytes received: on_read(n), n > 0                   - an event without bytes: on_read(0)
 //   - bytes that the kernel holds for us at expiry        - bytes written that the peer does not take
 //   - bytes that the peer has acknowledged since the      - a spurious wake-up, a retransmission
-//     last look; on_write(n) only counts what was queued
+//     last look; on_write(n) only counts what was queued  - our own pings, though they are writes
+//   - for message_idle only: on_message()                 - for message_idle: bytes, control frames
+//   - what the program calls so: restart()
+//   A connection whose bytes the program never sees (splice, sendfile, another library's descriptor)
+//   calls no on_read at all: the kernel then says, at expiry, when the last ones came.
+//
+//   phase        limits besides those that always run (silence, heartbeat, lifetime, writes)
+//   handshake    handshake
+//   header       header, request                  enter it at the first byte of the request; for
+//                                                 the first one, when the handshake ends
+//   body         body, request, min_rate_in
+//   handling     none
+//   keep_alive   keep_alive, and that only while nothing is in flight
+//   upgraded     none: the old protocol's deadlines are gone
+//   closing      linger, in place of silence and heartbeat; writes still run. When linger is off,
+//                silence runs on
 //
 // Example
 //   struct session final : idlewheel::timeout_handler {
-//     session(idlewheel::timer_host& host, const idlewheel::timeout_policy& policy)
-//         : timeouts{host, policy, idlewheel::socket_view{stream()}, *this} {}
+//     session(idlewheel::connection_reaper& reaper, const idlewheel::timeout_policy& policy)
+//         : timeouts{reaper, policy, idlewheel::socket_view{stream()}, *this} {}
 //     idlewheel::verdict on_timeout(const idlewheel::expiry&) noexcept override {
 //       close();
 //       return idlewheel::verdict::close();
@@ -25,63 +41,45 @@
 //   };
 //
 // Promises
-//   Early     Never: when the handler is asked, the limit has really passed since the last activity.
-//             Activity wins: a verdict is checked again at delivery, against the stamps and against
-//             the socket (timer_host::look).
-//   Re-entry  The handler may do anything, also destroy this object, its connection or the host.
-//   Lifetime  Destroying it or stop() cancels everything; no handler is called. Host and policy may
-//             die first only after stop().
+//   Early     Never: when the handler is asked, the limit has really passed since what it counts
+//             from. Activity wins: a verdict is checked again at delivery, against the stamps and
+//             against the socket (timer_host::look).
+//   Re-entry  The handler may do anything, also destroy this object, its connection, the reaper or
+//             the host.
+//   Lifetime  Destroying it or stop() cancels everything; no handler is called. Reaper, host and
+//             policy may die first only after stop().
 //   Threads   The host's.
 //   Time      A stall of the loop charges nobody: see timer_host.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
+#include "idlewheel/connection/connection_reaper.hpp"
+#include "idlewheel/connection/detail/compact_instant.hpp"
+#include "idlewheel/connection/expiry.hpp"
 #include "idlewheel/connection/timeout_policy.hpp"
 #include "idlewheel/wheel/socket_view.hpp"
 #include "idlewheel/wheel/timer_host.hpp"
 
 namespace idlewheel {
 
-enum class expiry_reason { idle, read_idle };
-
-// "idle", "read_idle": for logs and counters.
-const char* name_of(expiry_reason reason) noexcept;
-
-// A limit that has run out.
-struct expiry {
-  expiry_reason reason;
-  instant since;  // the activity that the limit counts from
-  instant due;    // since + limit: the close is late by what has passed since then
+enum class phase : std::uint8_t {
+  handshake,
+  header,
+  body,
+  handling,
+  keep_alive,
+  upgraded,
+  closing
 };
 
-class verdict {
- public:
-  // The connection ends: its timeouts stop, and nothing more is delivered.
-  static constexpr verdict close() noexcept { return verdict{}; }
-
-  // More time, asked for by name: no limit of this connection is judged for another d. Activity
-  // counts meanwhile as ever. Negative is 0: judged again at the next tick.
-  static constexpr verdict extend(timespan d) noexcept {
-    verdict v;
-    v.extension_ = d;
-    return v;
-  }
-
-  constexpr std::optional<timespan> extension() const noexcept { return extension_; }
-
- private:
-  constexpr verdict() noexcept = default;
-  std::optional<timespan> extension_;
-};
-
-class timeout_handler {
- public:
-  virtual verdict on_timeout(const expiry&) noexcept = 0;
-
- protected:
-  ~timeout_handler() = default;
+// Why we do not read.
+enum class pause : std::uint8_t {
+  none,
+  ours,  // we are busy: the peer's clocks stand still, up to max_pause
+  peer,  // it does not take what we send: no clock stands still
 };
 
 class connection_timeouts {
@@ -89,31 +87,42 @@ class connection_timeouts {
   // Starts the clocks, from a fresh read of the host's: construct it when the connection is
   // accepted. A policy with every limit off arms nothing. On a closed host nothing is armed either.
   // O(1).
-  connection_timeouts(timer_host& host, const timeout_policy& policy, socket_view socket,
-                      timeout_handler& handler) noexcept;
-  ~connection_timeouts();
+  connection_timeouts(connection_reaper& reaper, const timeout_policy& policy, socket_view socket,
+                      timeout_handler& handler, phase first = phase::handshake) noexcept;
+  ~connection_timeouts() { stop(); }
   connection_timeouts(const connection_timeouts&) = delete;
   connection_timeouts& operator=(const connection_timeouts&) = delete;
 
   // n bytes were received. Call it from the read callback; 0 is no activity. The hot path: O(1).
   void on_read(std::size_t n) noexcept {
-    if (n == 0) return;
+    if (n == 0 || stopped_) return;
+    timer_host& host = reaper_->host();
     // With no limit on there is no timer, and no turn's end at which the host settles its stamps.
-    last_read_ = host_->refresh(timer_) ? host_->poll_time() : host_->now();
+    const bool armed = reads_move_ ? host.refresh(timer_) : timer_.armed();
+    last_read_ = armed ? host.poll_time() : host.now();
+    heard_ = heard::since_ping;
+    if (policy_->min_rate_in.bytes_per_second != 0) credit_in(n);
   }
 
   // n bytes were handed to the stream, or to the kernel. Whether the peer takes them is asked when
-  // a limit has run out. O(1): one addition.
-  void on_write(std::size_t n) noexcept { queued_ += n; }
+  // a limit has run out. O(1).
+  void on_write(std::size_t n) noexcept;
 
-  // We stop reading, because the peer does not take what we send: until resume_reading(), bytes
-  // waiting in the kernel count from when they came, not as news; where the kernel does not say
-  // when, from the look that first found them. Stops no clock. O(1).
-  void pause_reading() noexcept { paused_ = true; }
-  void resume_reading() noexcept {
-    paused_ = false;
-    unread_ = 0;
-  }
+  // A whole message has arrived. O(1).
+  void on_message() noexcept;
+
+  // The program itself calls this moment activity, for every limit of silence. O(1).
+  void restart() noexcept;
+
+  // The connection is in this phase from now on, a fresh clock read. Entered again, its clock starts
+  // anew. Once stopped it stays stopped. O(1).
+  void enter(phase next) noexcept;
+  phase in() const noexcept { return phase_; }
+
+  // We stop reading, and why. Bytes that wait in the kernel meanwhile count from when they came, not
+  // as news; where the kernel does not say when, from the look that first found them. O(1).
+  void pause_reading(pause why = pause::peer) noexcept;
+  void resume_reading() noexcept;
 
   // Other limits from now on, counted from the same activity; also from the handler. Once stopped
   // it stays stopped. O(1).
@@ -127,35 +136,73 @@ class connection_timeouts {
   instant last_activity() const noexcept;
 
  private:
-  struct limit {
-    expiry_reason reason;
+  // What can come due: the limits, in the order of expiry_reason, and what is no verdict.
+  enum class act : std::uint8_t { limit, ping, keep_warm, age_warning, look };
+  struct due_act {
+    act what = act::limit;
+    expiry_reason reason{};
     instant since;
-    instant due;
+    instant due = instant::max();
   };
+  struct schedule;  // all that runs, seen from the outside in
 
+  // on_read() knows nothing of the past, so it only ever says since_ping.
+  enum class heard : std::uint8_t { never, since_ping, pinged, pinged_never };
+  bool pinged() const noexcept { return heard_ >= heard::pinged; }
+  bool program_reads() const noexcept {
+    return heard_ == heard::since_ping || heard_ == heard::pinged;
+  }
+
+  void credit_in(std::size_t n) noexcept;
   void on_timer() noexcept;
   void look_again() noexcept;
   void arm_soonest() noexcept;
-  std::optional<limit> soonest() const noexcept;
+  schedule soonest() const noexcept;
+  instant peers_clock(instant since) const noexcept;
+  instant ages_at() const noexcept;
+  void settle_pause() noexcept;
+  void note_taken(std::uint64_t bytes, instant when) noexcept;
+  void send_ping() noexcept;
+  void ask(const due_act& out) noexcept;
+  template <class F>
+  bool survives(F call) noexcept;  // false: stopped or destroyed by the handler
 
   // I1  While not stopped, and while some limit is on and the host open, timer_ is armed, for the
-  //     soonest limit or earlier. Its timeout is the shortest limit that a read moves, so that a
-  //     refresh keeps it so.
+  //     soonest act or earlier. When reads_move_, only limits that a read moves are on, and its
+  //     timeout is the shortest of them, so that a refresh keeps it so.
   // What a read touches comes first.
   timer timer_{[this] { on_timer(); }};
   instant last_read_;  // stamp of the last bytes received; see timer_host::latest()
-  timer_host* host_;
   const timeout_policy* policy_;
+  connection_reaper* reaper_;
   timeout_handler* handler_;
   socket_view socket_;
-  std::uint64_t queued_ = 0;     // bytes written so far
-  std::uint64_t delivered_ = 0;  // of those, taken by the peer at the last look
-  instant last_delivery_;        // when that had last grown
-  instant no_verdict_before_;    // an extension
-  std::uint64_t unread_ = 0;     // what waited in the kernel at the last look
-  bool* destroyed_ = nullptr;    // of the on_timer() that is running
-  bool paused_ = false;
-  bool stopped_ = false;
+  std::uint32_t unread_ = 0;       // what waited in the kernel at the last look
+  std::uint32_t ping_behind_ = 0;  // bytes queued before the ping and not taken yet
+  std::uint32_t written_ = 0;      // since the last look; saturates
+  heard heard_ = heard::never;
+  bool reads_move_ : 1 = false;
+  bool stopped_ : 1 = false;
+  bool asking_ : 1 = false;       // the handler is running
+  bool looked_half_ : 1 = false;  // at half of write_stall
+  bool age_warned_ : 1 = false;
+  phase phase_ : 4;
+  pause pause_ : 4 = pause::none;
+  std::uint8_t missed_ = 0;  // pings unanswered before the last one
+
+  detail::compact_instant born_;
+  detail::compact_instant last_delivery_;  // when the peer was last seen to take something
+  detail::compact_instant last_message_;
+  detail::compact_instant phase_since_;
+  detail::compact_instant request_since_;
+  detail::compact_instant last_write_;
+  detail::compact_instant ping_at_;       // when the last ping's clock began
+  detail::compact_instant in_since_;      // min_rate_in's credit runs out a grace after this
+  detail::compact_instant out_since_;     // min_rate_out's, likewise; the queue began to fill then
+  detail::compact_instant paused_since_;  // with pause::ours
+  detail::compact_instant no_verdict_before_;  // an extension
+
+  detail::compact_count outstanding_;  // bytes written and not known to be taken
 };
 
 static_assert(sizeof(connection_timeouts) <= 192);

@@ -17,32 +17,37 @@ namespace idlewheel {
 class socket_view {
  public:
   // No socket to look at: every answer is "unknown".
-  constexpr socket_view() noexcept = default;
+  socket_view() noexcept = default;
 
   // A libuv TCP or pipe handle. It must outlive the view's user, or that user's stop().
-  constexpr explicit socket_view(const uv_stream_s* stream) noexcept : stream_{stream} {}
+  explicit socket_view(const uv_stream_s* stream) noexcept
+      : value_{reinterpret_cast<std::uintptr_t>(stream)} {}
 
   // A descriptor, for example one that uv_poll_t watches. A negative one is none.
-  static constexpr socket_view descriptor(int fd) noexcept {
+  static socket_view descriptor(int fd) noexcept {
     socket_view view;
-    view.descriptor_ = fd;
+    if (fd >= 0) view.value_ = static_cast<std::uintptr_t>(fd) << 1 | 1;
     return view;
   }
 
-  constexpr const uv_stream_s* stream() const noexcept { return stream_; }
-  constexpr int fd() const noexcept { return descriptor_; }
+  // Null, or negative, when it is not one of those.
+  const uv_stream_s* stream() const noexcept {
+    return (value_ & 1) == 0 ? reinterpret_cast<const uv_stream_s*>(value_) : nullptr;
+  }
+  int fd() const noexcept { return (value_ & 1) != 0 ? static_cast<int>(value_ >> 1) : -1; }
 
  private:
-  const uv_stream_s* stream_ = nullptr;
-  int descriptor_ = -1;
+  // Eight bytes, since every connection has one: handles are aligned, so that the lowest bit can
+  // say that the rest is a descriptor.
+  std::uintptr_t value_ = 0;
 };
 
 // What the kernel knows. A field is empty where it cannot say.
 struct socket_look {
-  std::optional<std::uint64_t> unread;   // bytes that arrived and that we have not read
-  std::optional<std::uint64_t> unsent;   // bytes written that the peer has not acknowledged
-  std::optional<instant> last_arrival;   // when data last came in; never before it really did
-  std::optional<instant> last_delivery;  // when the peer last acknowledged; likewise
+  std::optional<std::uint64_t> unread{};   // bytes that arrived and that we have not read
+  std::optional<std::uint64_t> unsent{};   // bytes written that the peer has not acknowledged
+  std::optional<instant> last_arrival{};   // when data last came in; never before it really did
+  std::optional<instant> last_delivery{};  // when the peer last acknowledged; likewise
 };
 
 }  // namespace idlewheel

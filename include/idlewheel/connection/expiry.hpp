@@ -1,0 +1,78 @@
+// expiry.hpp - what has run out, and what the program says to it.
+#pragma once
+#include <cstddef>
+#include <optional>
+
+#include "idlewheel/wheel/timespan.hpp"
+
+namespace idlewheel {
+
+enum class expiry_reason {
+  handshake,
+  header,
+  body,
+  request,
+  keep_alive,
+  idle,
+  read_idle,
+  message_idle,
+  write_stall,
+  rate_in,
+  rate_out,
+  peer_dead,
+  max_age,
+  linger,
+};
+inline constexpr std::size_t expiry_reasons = 14;
+
+// "handshake", "peer_dead", ...: for logs and counters.
+const char* name_of(expiry_reason reason) noexcept;
+
+// A limit that has run out.
+struct expiry {
+  expiry_reason reason;
+  instant since;  // what the limit counts from
+  instant due;    // when it ran out: the close is late by what has passed since then
+};
+
+class verdict {
+ public:
+  // The connection ends: its timeouts stop, and nothing more is delivered.
+  static constexpr verdict close() noexcept { return verdict{}; }
+
+  // More time, asked for by name: no limit of this connection is judged for another d, and no ping
+  // is due. Activity counts meanwhile as ever. Negative is 0: judged again at the next tick.
+  static constexpr verdict extend(timespan d) noexcept {
+    verdict v;
+    v.extension_ = d;
+    return v;
+  }
+
+  constexpr std::optional<timespan> extension() const noexcept { return extension_; }
+
+ private:
+  constexpr verdict() noexcept = default;
+  std::optional<timespan> extension_;
+};
+
+// The program's part of it. Each of these may do anything, also destroy the connection, its
+// connection_timeouts, the reaper and the host.
+class timeout_handler {
+ public:
+  // A limit has run out. After close() this connection is not asked again.
+  virtual verdict on_timeout(const expiry&) noexcept = 0;
+
+  // Send something that the peer answers, and tell on_write(). Called again only when it is due
+  // again.
+  virtual void on_ping_due() noexcept {}
+
+  // The connection has reached its age: let it end when its work is done ("Connection: close", a
+  // GOAWAY). age_grace later comes on_timeout() with max_age; without a grace that comes at once and
+  // this does not.
+  virtual void on_age_due() noexcept {}
+
+ protected:
+  ~timeout_handler() = default;
+};
+
+}  // namespace idlewheel
