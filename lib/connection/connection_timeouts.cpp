@@ -121,13 +121,16 @@ void connection_timeouts::restart() noexcept {
 
 void connection_timeouts::enter(phase next) noexcept {
   if (stopped_) return;
-  const instant now = reaper_->host().now();
+  set_phase(next, reaper_->host().now());
+  arm_soonest();
+}
+
+void connection_timeouts::set_phase(phase next, instant now) noexcept {
   const bool same_request = phase_ == phase::header && next == phase::body;
   if (!same_request) request_since_ = now;
   if (next == phase::upgraded) last_message_ = now;
   phase_ = next;
   phase_since_ = in_since_ = now;
-  arm_soonest();
 }
 
 void connection_timeouts::pause_reading(pause why) noexcept {
@@ -376,17 +379,21 @@ void connection_timeouts::send_ping() noexcept {
 }
 
 void connection_timeouts::ask(const due_act& out) noexcept {
-  const auto reason = static_cast<std::size_t>(out.reason);
-  ++reaper_->closed_[reason];
+  std::uint64_t& closed = reaper_->closed_[static_cast<std::size_t>(out.reason)];
+  closed += counted_ ? 0 : 1;
   verdict answer = verdict::close();
   if (!survives([&] {
         answer = handler_->on_timeout({.reason = out.reason, .since = out.since, .due = out.due});
       }))
     return;
   if (const auto extension = answer.extension()) {
-    --reaper_->closed_[reason];
+    closed -= counted_ ? 0 : 1;
     ++reaper_->extended_;
     no_verdict_before_ = later(reaper_->host().now(), *extension);
+    arm_soonest();
+  } else if (answer.lingers() && !counted_) {
+    counted_ = true;
+    set_phase(phase::closing, reaper_->host().now());
     arm_soonest();
   } else {
     stop();

@@ -183,6 +183,38 @@ TEST_P(Reaper, CountsByReasonWhatWasClosedAndNothingElse) {
   EXPECT_EQ(reaper.extended(), 1u);
 }
 
+TEST_P(Reaper, CountsALingeringConnectionOnceAndForItsFirstReason) {
+  peer p{time, {.header = 1s, .idle = 30s, .linger = 5s}};
+  p.timeouts->enter(phase::header);
+  p.handler.answer = [](const expiry&) { return verdict::linger(); };
+  time.advance(2s);
+  EXPECT_EQ(p.timeouts->in(), phase::closing);
+  EXPECT_FALSE(p.timeouts->stopped());
+  p.say(100);  // the rest of it moves nothing
+  time.advance(1h);
+  ASSERT_EQ(p.handler.asked.size(), 2u);
+  EXPECT_EQ(p.handler.asked[0].reason, expiry_reason::header);
+  EXPECT_EQ(p.handler.asked[1].reason, expiry_reason::linger);
+  EXPECT_EQ(p.handler.when[1], at(6s));
+  EXPECT_TRUE(p.timeouts->stopped()) << "nobody lingers twice";
+  EXPECT_EQ(p.reaper.closed(expiry_reason::header), 1u);
+  EXPECT_EQ(p.reaper.closed(), 1u);
+}
+
+TEST_P(Reaper, CountsALingeringConnectionThatIsGivenMoreTimeOnce) {
+  peer p{time, {.header = 1s, .linger = 5s}};
+  p.timeouts->enter(phase::header);
+  p.handler.answer = [&](const expiry& e) {
+    if (e.reason == expiry_reason::header) return verdict::linger();
+    return p.handler.asked.size() == 2 ? verdict::extend(10s) : verdict::close();
+  };
+  time.advance(1h);
+  EXPECT_EQ(p.handler.asked.size(), 3u);
+  EXPECT_EQ(p.reaper.closed(), 1u);
+  EXPECT_EQ(p.reaper.closed(expiry_reason::header), 1u);
+  EXPECT_EQ(p.reaper.extended(), 1u);
+}
+
 TEST_P(Reaper, CountsAConnectionThatItsHandlerDestroys) {
   connection_reaper reaper{time};
   const timeout_policy policy{.idle = 1s};

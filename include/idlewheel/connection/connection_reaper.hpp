@@ -24,8 +24,8 @@ class connection_reaper {
 
   timer_host& host() const noexcept { return *host_; }
 
-  // Connections that ended with this verdict; the sum over all reasons. While a handler is asked,
-  // its connection counts as closed. O(1).
+  // Connections closed for this reason, those that still linger included; the sum over all reasons.
+  // Each counts once. While a handler is asked, its connection counts as closed. O(1).
   std::uint64_t closed(expiry_reason reason) const noexcept {
     return closed_[static_cast<std::size_t>(reason)];
   }

@@ -164,6 +164,7 @@ class connection_timeouts {
   void note_taken(std::uint64_t bytes, instant when) noexcept;
   void send_ping() noexcept;
   void ask(const due_act& out) noexcept;
+  void set_phase(phase next, instant now) noexcept;
   template <class F>
   bool survives(F call) noexcept;  // false: stopped or destroyed by the handler
 
@@ -186,6 +187,7 @@ class connection_timeouts {
   bool asking_ : 1 = false;       // the handler is running
   bool looked_half_ : 1 = false;  // at half of write_stall
   bool age_warned_ : 1 = false;
+  bool counted_ : 1 = false;  // as closed, and lingering
   phase phase_ : 4;
   pause pause_ : 4 = pause::none;
   std::uint8_t missed_ = 0;  // pings unanswered before the last one

@@ -48,18 +48,30 @@ class verdict {
     return v;
   }
 
+  // The connection ends gently: the program has queued what it still had to say ("408") and
+  // half-closes. It counts as closed now, for this reason; its timeouts enter phase::closing, and
+  // the handler is asked once more, when the peer has not ended it meanwhile. A policy without
+  // linger leaves that to its limits of silence.
+  static constexpr verdict linger() noexcept {
+    verdict v;
+    v.lingers_ = true;
+    return v;
+  }
+
   constexpr std::optional<timespan> extension() const noexcept { return extension_; }
+  constexpr bool lingers() const noexcept { return lingers_; }
 
  private:
   constexpr verdict() noexcept = default;
   std::optional<timespan> extension_;
+  bool lingers_ = false;
 };
 
 // The program's part of it. Each of these may do anything, also destroy the connection, its
 // connection_timeouts, the reaper and the host.
 class timeout_handler {
  public:
-  // A limit has run out. After close() this connection is not asked again.
+  // A limit has run out. After verdict::close() this connection is not asked again.
   virtual verdict on_timeout(const expiry&) noexcept = 0;
 
   // Send something that the peer answers, and tell on_write(). Called again only when it is due
