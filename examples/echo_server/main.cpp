@@ -1,37 +1,32 @@
 // echo_server - sends back what it receives and closes connections that fall silent.
-#include <fmt/core.h>
-#include <uv.h>
-
-#include <csignal>
-#include <cstdio>
-#include <exception>
-
-#include "options.hpp"
+#include "command_line.hpp"
+#include "connection.hpp"
 #include "server.hpp"
 
-int main(int argc, char** argv) {
-  echo::options options;
-  if (const auto status = echo::parse(argc, argv, options)) return *status;
-  std::signal(SIGPIPE, SIG_IGN);  // a peer that has gone is an error of its connection
+namespace {
 
-  uv_loop_t loop;
-  uv_loop_init(&loop);
-  int exit_status = 0;
-  try {
-    echo::server server{&loop, options};
-    if (const int status = server.listen(); status < 0) {
-      fmt::print(stderr, "echo_server: cannot listen on {}: {}\n", options.listen,
-                 uv_strerror(status));
-      exit_status = 1;
-      server.shut_down();
-    }
-    uv_run(&loop, UV_RUN_DEFAULT);
-    if (exit_status == 0) server.print_summary();
-  } catch (const std::exception& wrong) {
-    fmt::print(stderr, "echo_server: {}\n", wrong.what());
-    return 1;
-  }
-  uv_run(&loop, UV_RUN_DEFAULT);
-  uv_loop_close(&loop);
-  return exit_status;
+class session final : public example::connection {
+ public:
+  using connection::connection;
+
+ private:
+  void on_bytes(const char* data, std::size_t size) override { send({data, size}); }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string program = "echo_server";
+  example::server_options options;
+  std::chrono::nanoseconds idle = std::chrono::seconds{30};
+  CLI::App app{"Echoes what it receives and closes connections that fall silent."};
+  example::add_server_options(app, program, options);
+  example::add_duration(app, "--idle", idle, {}, "",
+                        "close a connection after this much silence; 0s never [30s]");
+  if (const auto status = example::parse(app, argc, argv, program, options)) return *status;
+
+  const idlewheel::timeout_policy policy{.idle = idle};
+  return example::serve(program, options, [&](example::server& owner, std::uint64_t id) {
+    return new session{owner, id, policy, idlewheel::phase::upgraded};
+  });
 }

@@ -1,9 +1,9 @@
 // duration_test.cpp - what is a duration on the command line, and what is not.
-#include "examples/echo_server/duration.hpp"
+#include "examples/common/duration.hpp"
 
 #include <gtest/gtest.h>
 
-namespace echo {
+namespace example {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -73,4 +73,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& i) { return i.param.name; });
 
 }  // namespace
-}  // namespace echo
+}  // namespace example

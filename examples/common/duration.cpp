@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-namespace echo {
+namespace example {
 
 std::variant<std::chrono::nanoseconds, std::string> parse_duration(std::string_view text) {
   static constexpr std::array<std::pair<std::string_view, std::int64_t>, 5> units{
@@ -32,4 +32,4 @@ std::variant<std::chrono::nanoseconds, std::string> parse_duration(std::string_v
   return "has an unknown unit '" + std::string{unit} + "' (us, ms, s, m, h)";
 }
 
-}  // namespace echo
+}  // namespace example

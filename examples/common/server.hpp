@@ -1,28 +1,31 @@
-// server.hpp - the listener, the sessions and their end.
+// server.hpp - the listener, its connections and their end: the same for every protocol.
 #pragma once
 #include <uv.h>
 
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <string>
 #include <unordered_set>
 
+#include "command_line.hpp"
+#include "connection.hpp"
 #include "idlewheel/connection/connection_reaper.hpp"
-#include "idlewheel/connection/timeout_policy.hpp"
 #include "idlewheel/uv/loop_wheel.hpp"
 #include "journal.hpp"
-#include "options.hpp"
-#include "session.hpp"
 
-namespace echo {
+namespace example {
 
 // "127.0.0.1:7777", "[::1]:7777".
 std::string to_string(const sockaddr_storage& address);
 
 class server {
  public:
-  server(uv_loop_t* loop, const options& wanted);
+  // Makes the connection that the next uv_accept() fills.
+  using factory = std::function<connection*(server&, std::uint64_t id)>;
+
+  // Throws as loop_wheel does.
+  server(uv_loop_t* loop, std::string program, const server_options& wanted, factory make);
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
@@ -34,15 +37,14 @@ class server {
 
   void print_summary();
 
-  // For sessions.
+  // For connections.
   uv_loop_t* loop() { return loop_; }
   idlewheel::loop_wheel& wheel() { return wheel_; }
   idlewheel::connection_reaper& reaper() { return reaper_; }
-  const idlewheel::timeout_policy& policy() const { return policy_; }
   uv_buf_t read_buffer();
   void count_refresh() { ++totals_.refreshes; }
-  void on_opened(const session& opened);
-  void on_closing(session& ending, const closing& how);
+  void on_opened(const connection& opened);
+  void on_closing(connection& ending, const closing& how);
   void on_closed();
 
  private:
@@ -57,8 +59,8 @@ class server {
   }
 
   uv_loop_t* loop_;
-  options options_;
-  idlewheel::timeout_policy policy_;
+  server_options options_;
+  factory make_;
   idlewheel::loop_wheel wheel_;
   idlewheel::connection_reaper reaper_{wheel_};
   journal journal_;
@@ -66,7 +68,7 @@ class server {
   std::size_t limit_;
   std::uint64_t next_id_ = 1;
   std::uint64_t refreshes_shown_ = 0;
-  std::unordered_set<session*> sessions_;
+  std::unordered_set<connection*> connections_;
   std::uint64_t limit_told_ms_ = 0;
   bool waiting_ = false;  // a connection that the limit keeps us from accepting
   bool stopping_ = false;
@@ -75,8 +77,12 @@ class server {
   uv_signal_t terminate_{};
   uv_prepare_t before_poll_{};
   uv_timer_t every_second_{};
-  // All sessions read into the same memory: what is read is echoed or copied before the next read.
+  // All connections read into the same memory: what is read is echoed or copied before the next read.
   std::array<char, 64 * 1024> buffer_;
 };
 
-}  // namespace echo
+// Runs a server from its options to its end: listens, serves until a signal, prints a summary. Returns
+// the exit status.
+int serve(const std::string& program, const server_options& wanted, const server::factory& make);
+
+}  // namespace example

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <utility>
 #include <vector>
 
-namespace echo {
+namespace example {
 
 std::string to_string(const sockaddr_storage& address) {
   char host[64] = "?";
@@ -19,14 +20,13 @@ std::string to_string(const sockaddr_storage& address) {
   return fmt::format("{}:{}", host, ntohs(v4.sin_port));
 }
 
-server::server(uv_loop_t* loop, const options& wanted)
+server::server(uv_loop_t* loop, std::string program, const server_options& wanted, factory make)
     : loop_{loop},
       options_{wanted},
-      policy_{.idle = wanted.idle, .read_idle = {}},
+      make_{std::move(make)},
       wheel_{loop, {.tick = wanted.tick, .slots = wanted.slots, .refresh = wanted.refresh}},
-      journal_{wanted.log, wanted.quiet},
+      journal_{std::move(program), wanted.log, wanted.quiet},
       limit_{wanted.max_connections} {
-  policy_.validate();
   uv_tcp_init(loop_, &listener_);
   uv_signal_init(loop_, &interrupt_);
   uv_signal_init(loop_, &terminate_);
@@ -80,25 +80,25 @@ void server::on_connection(int status) {
 }
 
 void server::accept_one() {
-  auto* accepted = new session{*this, next_id_++};
+  connection* const accepted = make_(*this, next_id_++);
   if (const int status = uv_accept(reinterpret_cast<uv_stream_t*>(&listener_),
                                    reinterpret_cast<uv_stream_t*>(accepted->tcp()));
       status < 0) {
     journal_.problem(fmt::format("cannot accept: {}", uv_strerror(status)));
     uv_close(as_handle(*accepted->tcp()),
-             [](uv_handle_t* handle) { delete static_cast<session*>(handle->data); });
+             [](uv_handle_t* handle) { delete static_cast<connection*>(handle->data); });
     return;
   }
   ++totals_.accepted;
   ++totals_.open;
-  sessions_.insert(accepted);
+  connections_.insert(accepted);
   accepted->start();
 }
 
-void server::on_opened(const session& opened) { journal_.opened(opened.id(), opened.peer()); }
+void server::on_opened(const connection& opened) { journal_.opened(opened.id(), opened.peer()); }
 
-void server::on_closing(session& ending, const closing& how) {
-  sessions_.erase(&ending);
+void server::on_closing(connection& ending, const closing& how) {
+  connections_.erase(&ending);
   --totals_.open;
   ++totals_.closed[how.reason];
   if (how.late) totals_.latest_close = std::max(totals_.latest_close, *how.late);
@@ -132,10 +132,34 @@ void server::shut_down() {
   for (uv_handle_t* handle : {as_handle(interrupt_), as_handle(terminate_), as_handle(listener_),
                               as_handle(every_second_)})
     uv_close(handle, nullptr);
-  for (session* open : std::vector<session*>(sessions_.begin(), sessions_.end()))
+  for (connection* open : std::vector<connection*>(connections_.begin(), connections_.end()))
     open->close("shutdown");
   wheel_.close();
   uv_close(as_handle(before_poll_), nullptr);
 }
 
-}  // namespace echo
+int serve(const std::string& program, const server_options& wanted, const server::factory& make) {
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that has gone is an error of its connection
+  uv_loop_t loop;
+  uv_loop_init(&loop);
+  int exit_status = 0;
+  try {
+    server all{&loop, program, wanted, make};
+    if (const int status = all.listen(); status < 0) {
+      fmt::print(stderr, "{}: cannot listen on {}: {}\n", program, wanted.listen,
+                 uv_strerror(status));
+      exit_status = 1;
+      all.shut_down();
+    }
+    uv_run(&loop, UV_RUN_DEFAULT);
+    if (exit_status == 0) all.print_summary();
+  } catch (const std::exception& wrong) {
+    fmt::print(stderr, "{}: {}\n", program, wrong.what());
+    return 1;
+  }
+  uv_run(&loop, UV_RUN_DEFAULT);
+  uv_loop_close(&loop);
+  return exit_status;
+}
+
+}  // namespace example

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <variant>
 
-namespace echo {
+namespace example {
 
 // The duration, or why the text is not one. A whole number with a unit and nothing else: no sign,
 // no fraction, no space, up to 292 years.
 std::variant<std::chrono::nanoseconds, std::string> parse_duration(std::string_view text);
 
-}  // namespace echo
+}  // namespace example

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace echo {
+namespace example {
 namespace {
 
 using nlohmann::ordered_json;
@@ -25,8 +25,11 @@ constexpr const char* erase_line = "\r\033[K";
 
 }  // namespace
 
-journal::journal(log_format format, bool quiet)
-    : format_{format}, quiet_{quiet}, terminal_{isatty(STDOUT_FILENO) == 1} {}
+journal::journal(std::string program, log_format format, bool quiet)
+    : program_{std::move(program)},
+      format_{format},
+      quiet_{quiet},
+      terminal_{isatty(STDOUT_FILENO) == 1} {}
 
 void journal::listening(const std::string& address) {
   if (format_ == log_format::json)
@@ -62,7 +65,7 @@ void journal::closed(std::uint64_t id, const std::string& peer, const closing& h
 
 void journal::problem(const std::string& what) {
   flush();
-  fmt::print(stderr, "{}echo_server: {}\n", terminal_ ? erase_line : "", what);
+  fmt::print(stderr, "{}{}: {}\n", terminal_ ? erase_line : "", program_, what);
 }
 
 void journal::summary(const totals& all) {
@@ -108,4 +111,4 @@ void journal::flush() {
   pending_.clear();
 }
 
-}  // namespace echo
+}  // namespace example

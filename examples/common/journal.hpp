@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "options.hpp"
+#include "command_line.hpp"
 
-namespace echo {
+namespace example {
 
 struct closing {
   std::string reason;  // idle, peer closed, peer reset, shutdown, error ...
@@ -32,7 +32,7 @@ struct totals {
 
 class journal {
  public:
-  journal(log_format format, bool quiet);
+  journal(std::string program, log_format format, bool quiet);
 
   void listening(const std::string& address);
   void opened(std::uint64_t id, const std::string& peer);
@@ -49,6 +49,7 @@ class journal {
  private:
   void line(const std::string& text);
 
+  std::string program_;
   log_format format_;
   bool quiet_;
   bool terminal_;
@@ -56,4 +57,4 @@ class journal {
   std::string status_;
 };
 
-}  // namespace echo
+}  // namespace example

@@ -1,18 +1,14 @@
-#include "options.hpp"
+#include "command_line.hpp"
 
-#include <fmt/core.h>
-
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <string_view>
 
 #include "duration.hpp"
 #include "idlewheel/version.hpp"
 
-namespace echo {
+namespace example {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -21,20 +17,6 @@ using std::chrono::nanoseconds;
 [[noreturn]] void refuse(const std::string& option, const std::string& value,
                          const std::string& why) {
   throw CLI::ValidationError(option, fmt::format("'{}' {}", value, why));
-}
-
-void add_duration(CLI::App& app, const std::string& name, nanoseconds& target, nanoseconds least,
-                  const std::string& least_text, const std::string& help) {
-  app.add_option_function<std::string>(
-         name,
-         [=, &target](const std::string& text) {
-           const auto parsed = parse_duration(text);
-           if (const auto* why = std::get_if<std::string>(&parsed)) refuse(name, text, *why);
-           target = std::get<nanoseconds>(parsed);
-           if (target < least) refuse(name, text, "is too short, " + least_text + " at least");
-         },
-         help)
-      ->type_name("DURATION");
 }
 
 template <class T>
@@ -80,54 +62,68 @@ std::optional<sockaddr_storage> parse_address(std::string_view text) {
 
 }  // namespace
 
-std::optional<int> parse(int argc, char** argv, options& parsed) {
-  CLI::App app{"Echoes what it receives and closes connections that fall silent."};
-  app.set_version_flag("--version", fmt::format("echo_server {} (libuv {})", idlewheel::version,
+void add_duration(CLI::App& app, const std::string& name, nanoseconds& target, nanoseconds least,
+                  const std::string& least_text, const std::string& help) {
+  app.add_option_function<std::string>(
+         name,
+         [=, &target](const std::string& text) {
+           const auto parsed = parse_duration(text);
+           if (const auto* why = std::get_if<std::string>(&parsed)) refuse(name, text, *why);
+           target = std::get<nanoseconds>(parsed);
+           if (target < least) refuse(name, text, "is too short, " + least_text + " at least");
+         },
+         help)
+      ->type_name("DURATION");
+}
+
+void add_server_options(CLI::App& app, const std::string& program, server_options& target) {
+  app.set_version_flag("--version", fmt::format("{} {} (libuv {})", program, idlewheel::version,
                                                 uv_version_string()));
   app.get_formatter()->column_width(36);
-  app.add_option("--listen", parsed.listen, "address and port; IPv6 in brackets; port 0 picks one")
+  app.add_option("--listen", target.listen, "address and port; IPv6 in brackets; port 0 picks one")
       ->type_name("ADDR:PORT")
       ->capture_default_str();
-  add_duration(app, "--idle", parsed.idle, nanoseconds{0}, "",
-               "close a connection after this much silence; 0s never [30s]");
-  add_duration(app, "--tick", parsed.tick, std::chrono::milliseconds{1}, "1ms",
+  add_duration(app, "--tick", target.tick, std::chrono::milliseconds{1}, "1ms",
                "resolution of the timeouts, 1ms or more [100ms]");
-  app.add_option("--slots", parsed.slots, "slots of the wheel; tick x slots should exceed idle")
+  app.add_option("--slots", target.slots, "slots of the wheel; tick x slots should exceed idle")
       ->check(CLI::Range(std::size_t{1}, idlewheel::timer_wheel::max_slots))
       ->type_name("N")
       ->capture_default_str();
-  add_choice<idlewheel::refresh_mode>(app, "--refresh", parsed.refresh,
+  add_choice<idlewheel::refresh_mode>(app, "--refresh", target.refresh,
                                       {{"relink", idlewheel::refresh_mode::relink},
                                        {"deferred", idlewheel::refresh_mode::deferred}},
                                       "how a read moves its timeout [relink]");
-  app.add_option("--max-connections", parsed.max_connections,
+  app.add_option("--max-connections", target.max_connections,
                  "more wait in the backlog until one closes; at least 1 [no limit]")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
       ->type_name("N");
-  add_choice<log_format>(app, "--log", parsed.log,
+  add_choice<log_format>(app, "--log", target.log,
                          {{"text", log_format::text}, {"json", log_format::json}},
                          "a line of text or a JSON object an event [text]");
-  app.add_flag("--quiet", parsed.quiet, "no line for a connection opened or closed");
+  app.add_flag("--quiet", target.quiet, "no line for a connection opened or closed");
   app.footer(
       "DURATION is a whole number with a unit: us, ms, s, m or h.\n"
       "SIGINT or SIGTERM closes all, prints a summary and exits; a second one ends it at once.");
+}
 
+std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string& program,
+                         server_options& target) {
   try {
     app.parse(argc, argv);
-    const auto address = parse_address(parsed.listen);
+    const auto address = parse_address(target.listen);
     if (!address)
-      refuse("--listen", parsed.listen, "is not ADDR:PORT, e.g. 127.0.0.1:7777 or [::1]:7777");
-    parsed.address = *address;
+      refuse("--listen", target.listen, "is not ADDR:PORT, e.g. 127.0.0.1:7777 or [::1]:7777");
+    target.address = *address;
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
   } catch (const CLI::Error& wrong) {
     std::string line = wrong.what();
     for (char& c : line)
       if (c == '\n') c = ' ';
-    fmt::print(stderr, "echo_server: {}\n", line);
+    fmt::print(stderr, "{}: {}\n", program, line);
     return 2;
   }
   return std::nullopt;
 }
 
-}  // namespace echo
+}  // namespace example
