@@ -81,6 +81,7 @@ bool session::parse() {
     if (in_.empty()) return false;
     if (timeouts().in() != phase::header) timeouts().enter(phase::header);
     request_.emplace();
+    request_->get().body() = 0;
     request_->eager(true);
     request_->header_limit(most_header);
     request_->body_limit(most_body);

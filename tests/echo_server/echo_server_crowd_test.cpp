@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "client.hpp"
-#include "process.hpp"
+#include "tests/echo_server/echo_server.hpp"
+#include "tests/support/client.hpp"
 
 namespace idlewheel::test {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "process.hpp"
+#include "tests/echo_server/echo_server.hpp"
 
 namespace idlewheel::test {
 namespace {

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "client.hpp"
-#include "process.hpp"
+#include "tests/echo_server/echo_server.hpp"
+#include "tests/support/client.hpp"
 
 namespace idlewheel::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "client.hpp"
+#include "tests/support/client.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "process.hpp"
+#include "tests/support/process.hpp"
 
 namespace idlewheel::test {
 

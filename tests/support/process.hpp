@@ -62,11 +62,11 @@ class process {
   std::string buffered_;
 };
 
-// An echo server on a port that the system picked, with these arguments.
-class echo_server : public process {
+// One of our servers, on a port that the system picked, with these arguments.
+class server : public process {
  public:
-  explicit echo_server(std::vector<std::string> arguments,
-                       const std::string& listen = "127.0.0.1:0", output to = output::pipe);
+  server(const std::string& program, std::vector<std::string> arguments,
+         const std::string& listen = "127.0.0.1:0", output to = output::pipe);
   const std::string& host() const { return host_; }
   int port() const { return port_; }
 

@@ -1,4 +1,4 @@
-#include "process.hpp"
+#include "tests/support/process.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -136,9 +136,10 @@ std::size_t process::resident() const {
   return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-echo_server::echo_server(std::vector<std::string> arguments, const std::string& listen, output to)
+server::server(const std::string& program, std::vector<std::string> arguments,
+               const std::string& listen, output to)
     : process{[&] {
-                arguments.insert(arguments.begin(), {ECHO_SERVER, "--listen", listen});
+                arguments.insert(arguments.begin(), {program, "--listen", listen});
                 return arguments;
               }(),
               to} {
