@@ -5,11 +5,9 @@
 namespace idlewheel {
 namespace {
 
-// How long n bytes take at that rate; n is cut to 16 GiB, so that the product fits.
-timespan time_for(std::uint64_t n, const transfer_rate& rate) noexcept {
-  const std::uint64_t ns = std::min(n, (std::uint64_t{1} << 34) - 1) * 1'000'000'000;
-  return std::chrono::nanoseconds{static_cast<std::int64_t>(std::min(
-      ns / rate.bytes_per_second, static_cast<std::uint64_t>(timer::max_timeout.count_ns())))};
+// How long n bytes take at that rate; in floating point, whose division is the cheaper one.
+double ns_for(std::uint64_t n, const transfer_rate& rate) noexcept {
+  return static_cast<double>(n) * 1e9 / static_cast<double>(rate.bytes_per_second);
 }
 
 // The same 0 to 1 for the same connection whenever it is asked: splitmix64's finalizer (Steele, Lea,
@@ -62,13 +60,13 @@ connection_timeouts::connection_timeouts(connection_reaper& reaper, const timeou
       handler_{&handler},
       socket_{socket},
       phase_{first},
+      in_since_{last_read_},
       born_{last_read_},
       last_delivery_{last_read_},
       last_message_{last_read_},
       phase_since_{last_read_},
       request_since_{last_read_},
       last_write_{last_read_},
-      in_since_{last_read_},
       no_verdict_before_{last_read_} {
   arm_soonest();
 }
@@ -152,7 +150,7 @@ void connection_timeouts::resume_reading() noexcept {
 }
 
 void connection_timeouts::credit_in(std::size_t n) noexcept {
-  in_since_ = std::min(later(in_since_, time_for(n, policy_->min_rate_in)), last_read_);
+  in_since_ = in_since_.later_within(ns_for(n, policy_->min_rate_in), last_read_);
 }
 
 // Our own pause: what the peer owes us stands still, for max_pause at most.
@@ -348,7 +346,7 @@ void connection_timeouts::note_taken(std::uint64_t bytes, instant when) noexcept
   last_delivery_ = when;
   looked_half_ = false;
   if (policy_->min_rate_out.bytes_per_second != 0)
-    out_since_ = std::min(later(out_since_, time_for(bytes, policy_->min_rate_out)), when);
+    out_since_ = out_since_.later_within(ns_for(bytes, policy_->min_rate_out), when);
   if (ping_behind_ != 0) {  // until the peer has the ping, moving towards it is not silence
     ping_behind_ -= saturated(std::min<std::uint64_t>(bytes, ping_behind_));
     ping_at_ = std::max<instant>(ping_at_, when);

@@ -192,6 +192,7 @@ class connection_timeouts {
   pause pause_ : 4 = pause::none;
   std::uint8_t missed_ = 0;  // pings unanswered before the last one
 
+  detail::compact_instant in_since_;  // min_rate_in's credit runs out a grace after this
   detail::compact_instant born_;
   detail::compact_instant last_delivery_;  // when the peer was last seen to take something
   detail::compact_instant last_message_;
@@ -199,7 +200,6 @@ class connection_timeouts {
   detail::compact_instant request_since_;
   detail::compact_instant last_write_;
   detail::compact_instant ping_at_;       // when the last ping's clock began
-  detail::compact_instant in_since_;      // min_rate_in's credit runs out a grace after this
   detail::compact_instant out_since_;     // min_rate_out's, likewise; the queue began to fill then
   detail::compact_instant paused_since_;  // with pause::ours
   detail::compact_instant no_verdict_before_;  // an extension
