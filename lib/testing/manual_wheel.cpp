@@ -60,7 +60,7 @@ void manual_wheel::advance(timespan d) {
     fresh_ = std::max(fresh_, visit_at_);
   }
   destroyed_ = nullptr;
-  fresh_ = end;
+  fresh_ = std::max(fresh_, end);  // a callback may have blocked for longer
   poll();
 }
 

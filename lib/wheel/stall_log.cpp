@@ -22,9 +22,10 @@ void stall_log::add(instant stamp, instant until, timespan grain) noexcept {
 
 timespan stall_log::lag(instant stamp) const noexcept {
   const auto end = entries_.begin() + static_cast<std::ptrdiff_t>(size_);
-  const auto found =
-      std::partition_point(entries_.begin(), end, [&](const entry& e) { return e.last < stamp; });
-  return found != end && found->first <= stamp ? found->lag : timespan{};
+  // The last that may hold it: one poll's stamps can have been in use twice, the second time longer.
+  const auto next =
+      std::partition_point(entries_.begin(), end, [&](const entry& e) { return e.first <= stamp; });
+  return next != entries_.begin() && stamp <= next[-1].last ? next[-1].lag : timespan{};
 }
 
 void stall_log::halve() noexcept {

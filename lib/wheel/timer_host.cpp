@@ -34,13 +34,10 @@ timer_host::~timer_host() {
   if (gone_ != nullptr) *gone_ = true;
 }
 
-bool timer_host::arm(timer& t, timespan timeout) noexcept {
-  return arm_since(t, read_clock(), timeout);
-}
+bool timer_host::arm(timer& t, timespan timeout) noexcept { return arm_since(t, now(), timeout); }
 
 bool timer_host::arm_at(timer& t, instant deadline) noexcept {
-  const timespan timeout =
-      std::clamp(between(read_clock(), deadline), timespan{}, timer::max_timeout);
+  const timespan timeout = std::clamp(between(now(), deadline), timespan{}, timer::max_timeout);
   return arm_since(t, later(deadline, -std::chrono::nanoseconds{timeout}), timeout);
 }
 
@@ -104,6 +101,8 @@ void timer_host::relink_noted() noexcept {
   }
 }
 
+instant timer_host::now() noexcept { return read_last_ = std::max(read_last_, read_clock()); }
+
 tick timer_host::deadline_of(const timer& t) const noexcept {
   const auto ns = static_cast<std::int64_t>(t.moved_to_) >> 1;
   instant base{std::chrono::nanoseconds{ns}};
@@ -145,8 +144,8 @@ progress timer_host::judge(instant at, std::size_t budget) noexcept {
 
 void timer_host::stamp_poll() noexcept {
   const std::uint64_t count = *poll_clock_;
-  const instant at{
-      std::chrono::nanoseconds{static_cast<std::int64_t>((count + clock_.slack) * clock_.unit)}};
+  const auto ns = static_cast<std::int64_t>((count + clock_.slack) * clock_.unit);
+  const instant at = std::max(poll_time_, instant{std::chrono::nanoseconds{ns}});
   // A second poll within one turn, or somebody updated the loop's time: the old stamp was in use
   // until now at most.
   if (stamps_used()) end_of_stamps(at);
@@ -164,13 +163,14 @@ void timer_host::end_of_stamps(instant now) noexcept {
 }
 
 void timer_host::settle_stamps() noexcept {
-  if (stamps_used()) end_of_stamps(read_clock());
+  if (stamps_used()) end_of_stamps(now());
 }
 
 void timer_host::close_host() noexcept {
   if (closed_) return;
   closed_ = true;
   wheel_.cancel_all();
+  poll_clock_ = &stamped_;  // stands still: the other one may go before us
 }
 
 }  // namespace idlewheel

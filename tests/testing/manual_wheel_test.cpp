@@ -101,6 +101,15 @@ TEST(ManualWheelOptions, WrongOnesAreRefusedWithTheValue) {
   EXPECT_NE(text({.start = instant::max()}).find("146 years"), std::string::npos);
 }
 
+TEST_P(ManualWheel, TimeDoesNotStepBackWhenACallbackBlocksLongerThanTheAdvance) {
+  manual_wheel time{options()};
+  timer blocks{[&] { time.block(5s); }};
+  time.arm(blocks, 500ms);
+  time.advance(1s);
+  EXPECT_GE(time.now(), instant{5500ms});
+  EXPECT_LE(time.poll_time(), time.now());
+}
+
 TEST_P(ManualWheel, NoClockReadIsEverBehindAPoll) {
   manual_wheel time{options()};
   for (int i = 0; i != 10; ++i) {

@@ -742,6 +742,36 @@ TEST_P(TimerHost, MayBeClosedOrDestroyedInACallback) {
   }
 }
 
+TEST_P(TimerHost, ATurnThatStallsTwiceIsAsLongAsBoth) {
+  // A read handler that blocked, and then an expiry's handler that blocked for longer: what that one
+  // refreshes has the stamp of the same poll.
+  manual_wheel time{options()};
+  stamped read{time}, refreshed{time};
+  instant when{};
+  struct {
+    manual_wheel* time;
+    timer* other;
+    instant* when;
+  } all{&time, &refreshed.t, &when};
+  timer blocks{[&all] {
+    all.time->block(5s);
+    all.time->refresh(*all.other);
+    *all.when = all.time->now();
+  }};
+  time.arm(blocks, 1s);
+  time.arm(refreshed.t, 10s);
+  time.arm(read.t, 100s);
+  time.block(1s);
+  time.poll();
+  time.block(150ms);
+  time.refresh(read.t);
+  time.turn();
+  time.advance(60s);
+  ASSERT_NE(when, instant{});
+  ASSERT_EQ(refreshed.fired.size(), 1u);
+  EXPECT_GE(refreshed.fired[0], later(when, 10s));
+}
+
 // ---- what the derived host is told
 
 class PlainHost : public timer_host {
@@ -768,6 +798,60 @@ class PlainHost : public timer_host {
   void forget_visit() noexcept override { ++forgotten; }
   instant read_clock() noexcept override { return clock; }
 };
+
+TEST_P(TimerHost, Case046_APollsClockThatStepsBackMakesNothingOlder) {
+  // Stamped while the clock is behind; it comes back, and nobody is expired.
+  PlainHost host{GetParam()};
+  timer a{[] {}};
+  host.polled = 100'000;
+  host.clock = instant{100s};
+  host.arm(a, 10s);
+  EXPECT_TRUE(host.refresh(a));
+  host.polled = 70'000;
+  host.clock = instant{70s};
+  EXPECT_TRUE(host.refresh(a));
+  EXPECT_GE(host.now(), instant{100s});
+  timer b{[] {}};
+  host.arm(b, 10s);
+  host.judge(instant{109s}, plenty);
+  EXPECT_TRUE(a.armed() && b.armed());
+  host.judge(instant{111s}, plenty);
+  EXPECT_FALSE(a.armed() || b.armed());
+}
+
+TEST_P(TimerHost, Case045_AStepOfAnotherClockIsNoneOfThisOne) {
+  PlainHost host{GetParam()};
+  timer a{[] {}};
+  host.arm(a, 10s);
+  host.judge(instant{1s}, plenty);  // an hour later by the wall
+  EXPECT_EQ(a.remaining(host.wheel().now()), 9'000u);
+}
+
+TEST_P(TimerHost, NotedWhileThePollsClockStepsBackAndGone) {
+  PlainHost host{GetParam()};
+  timer a{[] {}};
+  auto b = std::make_unique<timer>([] {});
+  host.arm(a, 10s);
+  host.arm(*b, 10s);
+  host.polled = 100;
+  EXPECT_TRUE(host.refresh(a));
+  host.polled = 60;
+  EXPECT_TRUE(host.refresh(*b));
+  EXPECT_TRUE(host.wheel().check_invariants());
+  b.reset();
+  EXPECT_TRUE(host.wheel().check_invariants());
+  host.judge(instant{200ms}, plenty);
+}
+
+TEST_P(TimerHost, AClosedHostReadsNoClockThatMayBeGone) {
+  auto host = std::make_unique<PlainHost>(GetParam());
+  timer a{[] {}};
+  host->arm(a, 1s);
+  host->close_host();
+  host->polled = 5'000;  // as if it were somebody else's memory by now
+  EXPECT_FALSE(host->refresh(a));
+  EXPECT_LT(host->poll_time(), instant{5s});
+}
 
 TEST_P(TimerHost, PlansOnlyWhatIsSooner) {
   PlainHost host{GetParam()};

@@ -52,8 +52,8 @@ class timer_host {
   // Moves an armed timer: its timeout() counts anew, from the poll that reported the bytes. False,
   // and nothing done, when it is not armed on this host: a refresh never revives. It never fires
   // the timer sooner than it would have. Reads no clock. O(1): one store; when relinking, also a
-  // note for the first refresh in each tick, and the 128th note relinks those noted, at the latest
-  // the next visit does.
+  // note for the first refresh in each tick; when there is no place for another note, all those
+  // noted are relinked, at the latest by the next visit.
   bool refresh(timer& t) noexcept {
     if (*poll_clock_ != stamped_) [[unlikely]]
       stamp_poll();
@@ -77,8 +77,8 @@ class timer_host {
   // Returns whether t was armed here; after true its callback never runs. O(1).
   bool cancel(timer& t) noexcept { return wheel_.cancel(t); }
 
-  // A fresh clock read.
-  instant now() noexcept { return read_clock(); }
+  // A fresh clock read, or the last one when the clock has stepped back.
+  instant now() noexcept;
 
   // The stamp of the last poll: no event that it reported was known of later. Reads no clock. O(1).
   instant poll_time() noexcept {
@@ -169,6 +169,7 @@ class timer_host {
   timer_wheel wheel_;
 
   instant poll_time_{};
+  instant read_last_{};
   poll_clock clock_;
 
   // I1  While the wheel holds a timer, a visit is planned at visit_ <= wheel_.next_visit(), or
