@@ -264,6 +264,7 @@ int main(int argc, char** argv) {
   enter_contender<wheel<refresh_mode::deferred>>("deferred");
   enter_contender<libuv>("uv_timer_t");
   enter("expire/relink", expire<wheel<refresh_mode::relink>>);
+  enter("expire/deferred", expire<wheel<refresh_mode::deferred>>);
   enter("expire/uv_timer_t", expire<libuv>);
 
   benchmark::Initialize(&argc, argv);

@@ -110,6 +110,8 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string
                          server_options& target) {
   try {
     app.parse(argc, argv);
+    if (target.tick > std::chrono::nanoseconds{INT64_C(1) << 61})
+      refuse("--tick", fmt::format("{} ns", target.tick.count()), "is too long, 73 years at most");
     const auto address = parse_address(target.listen);
     if (!address)
       refuse("--listen", target.listen, "is not ADDR:PORT, e.g. 127.0.0.1:7777 or [::1]:7777");

@@ -2,11 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <csignal>
 #include <utility>
 #include <vector>
 
 namespace example {
+namespace {
+
+std::atomic<uv_async_t*> wake_on_signal = nullptr;
+static_assert(std::atomic<uv_async_t*>::is_always_lock_free);
+
+// Not uv_signal_t: the loop may be waiting for a reader of our output. The second signal has its
+// default effect and ends the process, whatever the loop does.
+void on_signal(int) {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  if (uv_async_t* const wake = wake_on_signal) uv_async_send(wake);
+}
+
+}  // namespace
 
 std::string to_string(const sockaddr_storage& address) {
   char host[64] = "?";
@@ -28,12 +43,15 @@ server::server(uv_loop_t* loop, std::string program, const server_options& wante
       journal_{std::move(program), wanted.log, wanted.quiet},
       limit_{wanted.max_connections} {
   uv_tcp_init(loop_, &listener_);
-  uv_signal_init(loop_, &interrupt_);
-  uv_signal_init(loop_, &terminate_);
+  uv_async_init(loop_, &signalled_,
+                [](uv_async_t* handle) { static_cast<server*>(handle->data)->shut_down(); });
+  signalled_.data = this;
+  wake_on_signal = &signalled_;
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
   uv_prepare_init(loop_, &before_poll_);
   uv_timer_init(loop_, &every_second_);
-  listener_.data = interrupt_.data = terminate_.data = before_poll_.data = every_second_.data =
-      this;
+  listener_.data = before_poll_.data = every_second_.data = this;
 }
 
 int server::listen() {
@@ -45,11 +63,6 @@ int server::listen() {
                                });
   if (status < 0) return status;
 
-  const auto stop = [](uv_signal_t* handle, int) {
-    static_cast<server*>(handle->data)->shut_down();
-  };
-  uv_signal_start(&interrupt_, stop, SIGINT);
-  uv_signal_start(&terminate_, stop, SIGTERM);
   uv_prepare_start(&before_poll_, [](uv_prepare_t* handle) {
     static_cast<server*>(handle->data)->journal_.flush();
   });
@@ -128,9 +141,9 @@ void server::print_summary() {
 void server::shut_down() {
   if (stopping_) return;
   stopping_ = true;
-  // Without our handlers a second signal has its default effect: it ends the process.
-  for (uv_handle_t* handle : {as_handle(interrupt_), as_handle(terminate_), as_handle(listener_),
-                              as_handle(every_second_)})
+  wake_on_signal = nullptr;
+  for (uv_handle_t* handle :
+       {as_handle(signalled_), as_handle(listener_), as_handle(every_second_)})
     uv_close(handle, nullptr);
   for (connection* open : std::vector<connection*>(connections_.begin(), connections_.end()))
     open->close("shutdown");

@@ -73,8 +73,7 @@ class server {
   bool waiting_ = false;  // a connection that the limit keeps us from accepting
   bool stopping_ = false;
   uv_tcp_t listener_{};
-  uv_signal_t interrupt_{};
-  uv_signal_t terminate_{};
+  uv_async_t signalled_{};
   uv_prepare_t before_poll_{};
   uv_timer_t every_second_{};
   // All connections read into the same memory: what is read is echoed or copied before the next read.

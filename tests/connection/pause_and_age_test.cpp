@@ -137,7 +137,7 @@ TEST_P(Age, WarnsAGraceBefore) {
   expect_asked(p.handler, expiry_reason::max_age, at(13s));
 }
 
-TEST_P(Age, IsSpreadAndNeverAboveTheLimit) {
+TEST_P(Age, Case108_IsSpreadAndNeverAboveTheLimit) {
   const timeout_policy policy{.max_age = 100s, .age_jitter = 0.1};
   std::deque<peer> crowd;
   for (int i = 0; i < 200; ++i) crowd.emplace_back(time, policy);

@@ -1,7 +1,7 @@
 // echo_server_crowd_test.cpp - thousands of connections at once, none closed early, none forgotten.
 //
-// IDLEWHEEL_CROWD=9000 in the environment makes the crowd larger; the numbers in README.md come
-// from this test.
+// IDLEWHEEL_CROWD=9500 in the environment makes the crowd larger; what it said stands in
+// bench/README.md.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>

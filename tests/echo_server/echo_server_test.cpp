@@ -281,6 +281,17 @@ TEST_P(EchoServerSignal, ClosesWhatIsOpenSaysSoAndExits0) {
   EXPECT_EQ(how.err, "");
 }
 
+TEST(EchoServerSignals, ASecondOneEndsItThoughNobodyReadsWhatItSays) {
+  echo_server server{{}};
+  // Lines enough to fill the pipe of its output, so that it waits for us to read.
+  for (int i = 0; i < 1500; ++i) client{server.host(), server.port()}.close();
+  server.signal(SIGINT);
+  std::this_thread::sleep_for(200ms);  // it cannot say that it has seen the first
+  server.signal(SIGTERM);
+  const auto how = server.wait();
+  EXPECT_EQ(how.signal, SIGTERM) << how.exit_status;
+}
+
 TEST(EchoServerSignals, TwoAtOnceEndItAsWell) {
   echo_server server{{}};
   server.signal(SIGSTOP);

@@ -55,7 +55,7 @@ TEST_P(LoopWheelCosts, NothingArmedSinceItFiredIsNoTurn) {
 TEST_P(LoopWheelCosts, AThousandTimersInAMinuteAreNoTurnNow) {
   std::deque<firing> all(1'000);
   for (firing& f : all) wheel.arm(f.t, 60s);
-  EXPECT_LE(turns_in(1s), none);
+  EXPECT_LE(turns_in(10s), none);
   EXPECT_EQ(wheel.stats().visits, 0u);
 }
 

@@ -286,7 +286,7 @@ TEST(LoopWheelThreads, TheLoopMayRunOnAnotherThreadThanItWasMadeOn) {
   std::_Exit(0);  // it came through
 }
 
-TEST_F(LoopWheelMisuseDeathTest, ACallbackThatThrowsTerminates) {
+TEST_F(LoopWheelMisuseDeathTest, Case213_ACallbackThatThrowsTerminates) {
   EXPECT_EXIT(throw_from_a_callback(), testing::KilledBySignal(SIGABRT), "terminate");
 }
 

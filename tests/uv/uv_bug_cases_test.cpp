@@ -692,7 +692,7 @@ IDLEWHEEL_IN_BOTH_MODES(UvBugCases);
 //   55              heartbeat: not yet
 //   75 76 78 80 81 83 85 86 88 90   here; 88 also in tests/connection
 //   91              here; 95 in tests/connection (there is no cap, the count is exact); 93 96 there
-//   98 100 101 103 106   here; 105 in tests/connection; 108 age and jitter: not yet
+//   98 100 101 103 106   here; 105 and 108 in tests/connection
 //   110 111 113 115 116 118 121     here and in tests/connection; 120 drain: not yet
 //   123             tests/connection
 //   125 126 128 130 131 133 135 136 tests/connection; 126 also here

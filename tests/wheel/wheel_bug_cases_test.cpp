@@ -1264,7 +1264,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, WheelBugCases, both_modes, name_of_mode);
 //       25 wheel            26 wheel            28 wheel (units)    30 wheel            31 wheel
 //       33 wheel            35 wheel
 //   C   36 wheel, tests/uv  38 wheel, tests/uv  40 wheel, tests/uv  41 wheel, tests/uv
-//       43 wheel, tests/uv  45 tests/uv         46 tests/uv         48 wheel            50 wheel
+//       43 wheel, tests/uv  45 timer_host_test  46 timer_host_test         48 wheel            50 wheel
 //       51 wheel            53 wheel, tests/uv  55 tests/connection
 //   D   56 wheel            58 wheel            60 wheel            61 wheel            63 wheel
 //       65 wheel            66 wheel            68 wheel            70 wheel, tests/uv (ref, unref)
@@ -1275,13 +1275,13 @@ INSTANTIATE_TEST_SUITE_P(Modes, WheelBugCases, both_modes, name_of_mode);
 //   F   91 wheel            93 wheel            95 wheel; refusing at a limit: task/
 //       96 tests/connection
 //   G   98 wheel, tests/uv 100 wheel, tests/uv 101 wheel           103 wheel, tests/uv 105 wheel
-//      106 wheel           108 tests/connection
+//      106 wheel           108 tests/connection (Age)
 //   H  110 tests/uv        111 wheel, tests/uv 113 wheel           115 wheel           116 tests/uv
-//      118 tests/connection                    120 tests/connection
+//      118 tests/connection                    120 drain: not yet
 //      121 wheel, tests/connection             123 tests/connection
 //   S  198 wheel           200 wheel
 //   T  201 wheel; refusing at a limit: task/
-//   V  213 task/; callbacks of the wheel are noexcept
+//   V  213 tests/uv; task/
 
 }  // namespace
 }  // namespace idlewheel
