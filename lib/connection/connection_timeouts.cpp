@@ -6,8 +6,10 @@ namespace idlewheel {
 namespace {
 
 // How long n bytes take at that rate; in floating point, whose division is the cheaper one.
-double ns_for(std::uint64_t n, const transfer_rate& rate) noexcept {
-  return static_cast<double>(n) * 1e9 / static_cast<double>(rate.bytes_per_second);
+// Signed, because that is what the processor converts.
+double seconds_for(std::uint64_t n, const transfer_rate& rate) noexcept {
+  return static_cast<double>(static_cast<std::int64_t>(n)) /
+         static_cast<double>(static_cast<std::int64_t>(rate.bytes_per_second));
 }
 
 // The same 0 to 1 for the same connection whenever it is asked: splitmix64's finalizer (Steele, Lea,
@@ -150,7 +152,7 @@ void connection_timeouts::resume_reading() noexcept {
 }
 
 void connection_timeouts::credit_in(std::size_t n) noexcept {
-  in_since_ = in_since_.later_within(ns_for(n, policy_->min_rate_in), last_read_);
+  in_since_ = in_since_.later_within(seconds_for(n, policy_->min_rate_in), last_read_);
 }
 
 // Our own pause: what the peer owes us stands still, for max_pause at most.
@@ -262,9 +264,11 @@ connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
 }
 
 void connection_timeouts::arm_soonest() noexcept {
-  if (stopped_) return;
+  if (!stopped_) arm(soonest());
+}
+
+void connection_timeouts::arm(const schedule& all) noexcept {
   timer_host& host = reaper_->host();
-  const schedule all = soonest();
   reads_move_ = all.only_reads;
   if (!all.any || host.closed()) {
     timer_.cancel();
@@ -277,7 +281,9 @@ void connection_timeouts::arm_soonest() noexcept {
 
 void connection_timeouts::on_timer() noexcept {
   const instant now = reaper_->host().judged_at();
-  if (instant{no_verdict_before_} > now || soonest().first.due > now) return arm_soonest();
+  // Most often nothing has run out: a read has only stamped.
+  const schedule all = soonest();
+  if (instant{no_verdict_before_} > now || all.first.due > now) return arm(all);
   look_again();
   const due_act out = soonest().first;
   if (out.due > now) return arm_soonest();
@@ -346,7 +352,7 @@ void connection_timeouts::note_taken(std::uint64_t bytes, instant when) noexcept
   last_delivery_ = when;
   looked_half_ = false;
   if (policy_->min_rate_out.bytes_per_second != 0)
-    out_since_ = out_since_.later_within(ns_for(bytes, policy_->min_rate_out), when);
+    out_since_ = out_since_.later_within(seconds_for(bytes, policy_->min_rate_out), when);
   if (ping_behind_ != 0) {  // until the peer has the ping, moving towards it is not silence
     ping_behind_ -= saturated(std::min<std::uint64_t>(bytes, ping_behind_));
     ping_at_ = std::max<instant>(ping_at_, when);

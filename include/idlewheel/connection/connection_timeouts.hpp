@@ -157,6 +157,7 @@ class connection_timeouts {
   void on_timer() noexcept;
   void look_again() noexcept;
   void arm_soonest() noexcept;
+  void arm(const schedule& all) noexcept;
   schedule soonest() const noexcept;
   instant peers_clock(instant since) const noexcept;
   instant ages_at() const noexcept;

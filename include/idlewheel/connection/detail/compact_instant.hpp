@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "idlewheel/wheel/timespan.hpp"
 
@@ -16,15 +17,23 @@ class compact_count {
   compact_count() noexcept = default;
   compact_count(std::uint64_t n) noexcept {
     n = std::min(n, max);
-    for (std::size_t i = 0; i != parts_.size(); ++i)
-      parts_[i] = static_cast<std::uint16_t>(n >> (16 * i));
+    const auto low = static_cast<std::uint32_t>(n);
+    const auto high = static_cast<std::uint16_t>(n >> 32);
+    std::memcpy(bytes_.data(), &low, sizeof low);
+    std::memcpy(bytes_.data() + sizeof low, &high, sizeof high);
   }
   operator std::uint64_t() const noexcept {
-    return parts_[0] | std::uint64_t{parts_[1]} << 16 | std::uint64_t{parts_[2]} << 32;
+    std::uint32_t low;
+    std::uint16_t high;
+    std::memcpy(&low, bytes_.data(), sizeof low);
+    std::memcpy(&high, bytes_.data() + sizeof low, sizeof high);
+    return std::uint64_t{high} << 32 | low;
   }
 
  private:
-  std::array<std::uint16_t, 3> parts_{};
+  // Written and read in the same two pieces, so that a read after a write need not wait.
+  alignas(2) std::array<std::byte, 6> bytes_{};
+};
 };
 
 // In units of 20 us, rounded up, so that a limit counted from it is never early. From the clock's
@@ -33,12 +42,13 @@ class compact_instant {
  public:
   compact_instant() noexcept = default;
   compact_instant(instant t) noexcept : units_{units_of(t)} {}
-  // The earlier of this plus d, rounded up, and `cap`; without the detour by nanoseconds.
-  compact_instant later_within(double d_ns, instant cap) const noexcept {
-    const double units = d_ns / static_cast<double>(unit);
-    const std::uint64_t more = units < 0x1p47 ? static_cast<std::uint64_t>(units) + 1 : 1ull << 47;
+  // The earlier of this plus that time, rounded up, and `cap`; without the detour by nanoseconds.
+  compact_instant later_within(double seconds, instant cap) const noexcept {
+    const double units = seconds * (1e9 / static_cast<double>(unit));
+    const std::int64_t more =
+        units < 0x1p47 ? static_cast<std::int64_t>(units) + 1 : INT64_C(1) << 47;
     compact_instant t;
-    t.units_ = std::min(units_ + more, units_of(cap));
+    t.units_ = std::min(units_ + static_cast<std::uint64_t>(more), units_of(cap));
     return t;
   }
   operator instant() const noexcept {
