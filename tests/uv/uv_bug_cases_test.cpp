@@ -687,21 +687,23 @@ IDLEWHEEL_IN_BOTH_MODES(UvBugCases);
 //
 //   A, B, D         tests/wheel; 73 in tests/connection
 //   36 38 40 41 43  here; 48 53 also in tests/connection, where time can jump
-//   45 46           no test: nothing reads a wall clock, and a test that sets the date is none
-//   50 51           tests/wheel; a host's time cannot be turned back from outside
-//   55              heartbeat: not yet
+//   45 46           tests/wheel (timer_host_test): nothing here reads a wall clock
+//   50 51           tests/wheel
+//   55              tests/connection
 //   75 76 78 80 81 83 85 86 88 90   here; 88 also in tests/connection
 //   91              here; 95 in tests/connection (there is no cap, the count is exact); 93 96 there
 //   98 100 101 103 106   here; 105 and 108 in tests/connection
 //   110 111 113 115 116 118 121     here and in tests/connection; 120 drain: not yet
 //   123             tests/connection
 //   125 126 128 130 131 133 135 136 tests/connection; 126 also here
-//   153             tests/connection; 155 here; 156 here as far as it goes without heartbeats
+//   153             tests/connection; 155 here; 156 here and in tests/connection
 //   188 - 196       tests/connection
 //   198 200 201     here
 //   203 210 211     LoopWheelMisuseDeathTest, in loop_wheel_lifetime_test.cpp
 //   205 208         here
-//   others          write_stall, phases, rates, heartbeats, drain, task/: not yet
+//   133 138 - 178, 183 - 186   tests/connection, protocol_bug_cases_test
+//   213             loop_wheel_lifetime_test.cpp
+//   others          drain and task/: not yet
 
 }  // namespace
 }  // namespace idlewheel::uv_tests
