@@ -34,7 +34,6 @@ class compact_count {
   // Written and read in the same two pieces, so that a read after a write need not wait.
   alignas(2) std::array<std::byte, 6> bytes_{};
 };
-};
 
 // In units of 20 us, rounded up, so that a limit counted from it is never early. From the clock's
 // zero to 178 years, beyond what a host's clock may show; later is for ever.
