@@ -46,7 +46,7 @@ session::session(example::server& owner, std::uint64_t id, const idlewheel::time
         if (closing()) return;
         respond(200, "slow, but here\n");
         advance();
-        if (!closing() && !sending()) resume_reading();
+        if (!slow_.armed()) resume_reading();
       }} {}
 
 void session::on_bytes(const char* data, std::size_t size) {

@@ -252,6 +252,21 @@ TEST_P(HttpServer, ASlowHandlerIsNobodysFault) {
   EXPECT_EQ(one_of(c).body, "slow, but here\n");
 }
 
+TEST_P(HttpServer, BehindASlowHandlerNothingIsReadHoweverMuchIsSent) {
+  // The second slow request is begun by the end of the first one.
+  http_server server{arguments()};
+  client c{server.host(), server.port()};
+  c.send(get("/slow?ms=50") + get("/slow?ms=60000"));
+  EXPECT_EQ(one_of(c).body, "slow, but here\n");
+  const std::string flood(1 << 20, 'x');
+  std::size_t taken = 0;
+  for (const auto begin = steady::now(); steady::now() - begin < 1s && taken < 100'000'000;) {
+    const ssize_t n = ::send(c.fd(), flood.data(), flood.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) taken += static_cast<std::size_t>(n);
+  }
+  EXPECT_LT(taken, 50'000'000u) << "the kernel's buffers hold less";
+}
+
 TEST_P(HttpServer, RefusesWhatIsNotHttp) {
   http_server server{arguments()};
   client nonsense{server.host(), server.port()}, huge{server.host(), server.port()};
