@@ -6,17 +6,7 @@
 namespace idlewheel::connection_tests {
 namespace {
 
-class Phases : public ByMode {
- protected:
-  // A peer that sends a byte every `every`, until it is asked about or `until` has passed.
-  void trickle(peer& p, timespan every, timespan until) {
-    for (timespan passed; passed < until && !p.handler.closed();
-         passed = std::chrono::nanoseconds{passed} + std::chrono::nanoseconds{every}) {
-      time.advance(every);
-      if (!p.handler.closed()) p.say();
-    }
-  }
-};
+class Phases : public ByMode {};
 
 TEST_P(Phases, EachDeadlineEndsItsPhaseHoweverMuchComesIn) {
   struct row {
@@ -130,7 +120,7 @@ TEST_P(Phases, KeepAliveDoesNotCutOffARequestThatWaitsInTheKernel) {
 TEST_P(Phases, InKeepAliveBytesThatAreNoRequestMoveNothing) {  // an empty line, for example
   peer p{time, {.keep_alive = 1s}};
   p.timeouts->enter(phase::keep_alive);
-  trickle(p, 100ms, 10s);
+  drip(p, 100ms, at(10s));
   expect_asked(p.handler, expiry_reason::keep_alive, at(1s));
 }
 
@@ -162,7 +152,7 @@ TEST_P(Phases, WhileHandlingOnlySilenceRuns) {
 TEST_P(Phases, ClosingLingersForSoLongAndNoLonger) {
   peer p{time, {.idle = 500ms, .ping_after = 200ms, .ping_timeout = 100ms, .linger = 2s}};
   p.timeouts->enter(phase::closing);
-  trickle(p, 100ms, 10s);
+  drip(p, 100ms, at(10s));
   expect_asked(p.handler, expiry_reason::linger, at(2s));
   EXPECT_TRUE(p.handler.pings.empty());
 }
@@ -191,7 +181,7 @@ TEST_P(Phases, ABodyDeadlineIsNotHiddenBehindALongerSilence) {
   // Reads would move the timer to the idle limit if they were allowed to.
   peer p{time, {.body = 2s, .idle = 1s}};
   p.timeouts->enter(phase::body);
-  trickle(p, 300ms, 10s);
+  drip(p, 300ms, at(10s));
   expect_asked(p.handler, expiry_reason::body, at(2s));
 }
 

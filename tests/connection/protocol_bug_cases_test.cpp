@@ -5,16 +5,7 @@
 namespace idlewheel::connection_tests {
 namespace {
 
-class ProtocolBugCases : public ByMode {
- protected:
-  // One byte every `every`, until it is asked about or `until` has come.
-  void drip(peer& p, timespan every, instant until) {
-    while (!p.handler.closed() && time.now() < until) {
-      time.advance(every);
-      if (!p.handler.closed()) p.say();
-    }
-  }
-};
+class ProtocolBugCases : public ByMode {};
 
 // ---- I: what is activity
 

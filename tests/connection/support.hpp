@@ -79,6 +79,14 @@ struct peer {
   std::optional<connection_timeouts> timeouts;
 };
 
+// A peer that sends a byte every `every`, until it is asked about or `until` has come.
+inline void drip(peer& p, timespan every, instant until) {
+  while (!p.handler.closed() && p.time.now() < until) {
+    p.time.advance(every);
+    if (!p.handler.closed()) p.say();
+  }
+}
+
 class ByMode : public ::testing::TestWithParam<refresh_mode> {
  protected:
   manual_wheel time{{.tick = 1ms, .refresh = GetParam()}};

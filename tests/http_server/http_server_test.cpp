@@ -50,6 +50,21 @@ class HttpServer : public testing::TestWithParam<const char*> {  // the refresh 
       all += more;
     }
   }
+  // The head of what comes, if it has begun to; does not wait for it to begin.
+  static std::string answer_so_far(client& c) {
+    char byte = 0;
+    return recv(c.fd(), &byte, 1, MSG_DONTWAIT) == 1 ? byte + one_of(c).head : std::string{};
+  }
+  // Sends a byte now and then until the server has something to say.
+  static std::string trickle_until_answered(client& c) {
+    std::string answer;
+    for (const auto begin = steady::now(); answer.empty() && steady::now() - begin < patience;) {
+      c.send("x");
+      std::this_thread::sleep_for(20ms);
+      answer = answer_so_far(c);
+    }
+    return answer;
+  }
   // One response: its head, and the body that its Content-Length promises.
   struct response {
     std::string head;
@@ -120,19 +135,11 @@ TEST_P(HttpServer, ALateHeaderIsTold408HoweverItTrickles) {
   client c{server.host(), server.port()};
   const auto begin = steady::now();
   c.send("GET / HTTP/1.1\r\nX: ");
-  client::end end = client::end::neither;
-  std::string answer;
-  while (answer.empty() && steady::now() - begin < patience) {
-    c.send("x");
-    std::this_thread::sleep_for(20ms);
-    char byte = 0;
-    if (recv(c.fd(), &byte, 1, MSG_DONTWAIT) == 1) answer = byte + one_of(c).head;
-  }
+  const std::string answer = trickle_until_answered(c);
   EXPECT_GE(steady::now() - begin, 400ms);
   EXPECT_EQ(answer.substr(0, 12), "HTTP/1.1 408");
   EXPECT_NE(answer.find("Connection: close"), std::string::npos);
-  end = c.wait_for_end(patience);
-  EXPECT_NE(end, client::end::neither);
+  EXPECT_NE(c.wait_for_end(patience), client::end::neither);
   c.close();
   EXPECT_EQ(server.next_reason(), "header");
 }
@@ -164,13 +171,7 @@ TEST_P(HttpServer, ABodyThatTricklesEndsAtItsDeadline) {
   client c{server.host(), server.port()};
   c.send("POST /upload HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\n");
   const auto begin = steady::now();
-  std::string answer;
-  while (answer.empty() && steady::now() - begin < patience) {
-    c.send("x");
-    std::this_thread::sleep_for(20ms);
-    char byte = 0;
-    if (recv(c.fd(), &byte, 1, MSG_DONTWAIT) == 1) answer = byte + one_of(c).head;
-  }
+  const std::string answer = trickle_until_answered(c);
   EXPECT_GE(steady::now() - begin, 500ms);
   EXPECT_EQ(answer.substr(0, 12), "HTTP/1.1 408");
   c.close();
@@ -188,12 +189,11 @@ TEST_P(HttpServer, ABodyBelowTheRateEndsAndOneAboveItPasses) {
   std::string answer;
   for (; sent < 100'000; sent += 5000) {
     honest.send(std::string(5000, 'x'));
-    char byte = 0;
     if (answer.empty()) {
       slow.send("x");
-      if (recv(slow.fd(), &byte, 1, MSG_DONTWAIT) == 1) {
+      answer = answer_so_far(slow);
+      if (!answer.empty()) {
         EXPECT_GE(steady::now() - begin, 500ms);
-        answer = byte + one_of(slow).head;
       }
     }
     std::this_thread::sleep_for(60ms);
