@@ -157,23 +157,21 @@ void connection_timeouts::credit_in(std::size_t n) noexcept {
 
 // Our own pause: what the peer owes us stands still, for max_pause at most.
 
-instant connection_timeouts::peers_clock(instant since) const noexcept {
-  if (pause_ != pause::ours) return since;
-  const timespan cap = policy_->max_pause > timespan{} ? policy_->max_pause : timespan::max();
+instant connection_timeouts::stood_still(instant since, timespan lasted) const noexcept {
   const instant paused = paused_since_;
-  return since <= paused ? later(since, cap) : std::max(since, later(paused, cap));
+  const timespan stood =
+      policy_->max_pause > timespan{} ? std::min(policy_->max_pause, lasted) : lasted;
+  return since <= paused ? later(since, stood) : std::max(since, later(paused, stood));
+}
+
+instant connection_timeouts::peers_clock(instant since) const noexcept {
+  return pause_ == pause::ours ? stood_still(since, timespan::max()) : since;
 }
 
 // As peers_clock(), when the pause ends now.
 void connection_timeouts::settle_pause() noexcept {
-  const instant now = reaper_->host().now();
-  const instant paused = paused_since_;
-  const timespan lasted = between(paused, now);
-  const timespan stood =
-      policy_->max_pause > timespan{} ? std::min(policy_->max_pause, lasted) : lasted;
-  const auto moved = [&](instant since) {
-    return since <= paused ? later(since, stood) : std::max(since, later(paused, stood));
-  };
+  const timespan lasted = between(paused_since_, reaper_->host().now());
+  const auto moved = [&](instant since) { return stood_still(since, lasted); };
   last_read_ = moved(reaper_->host().latest(last_read_));
   last_message_ = moved(last_message_);
   request_since_ = moved(request_since_);

@@ -136,7 +136,7 @@ class connection_timeouts {
   instant last_activity() const noexcept;
 
  private:
-  // What can come due: the limits, in the order of expiry_reason, and what is no verdict.
+  // What can come due: a limit, for a verdict, and what is none.
   enum class act : std::uint8_t { limit, ping, keep_warm, age_warning, look };
   struct due_act {
     act what = act::limit;
@@ -144,7 +144,7 @@ class connection_timeouts {
     instant since;
     instant due = instant::max();
   };
-  struct schedule;  // all that runs, seen from the outside in
+  struct schedule;  // what runs at the moment
 
   // on_read() knows nothing of the past, so it only ever says since_ping.
   enum class heard : std::uint8_t { never, since_ping, pinged, pinged_never };
@@ -159,6 +159,7 @@ class connection_timeouts {
   void arm_soonest() noexcept;
   void arm(const schedule& all) noexcept;
   schedule soonest() const noexcept;
+  instant stood_still(instant since, timespan lasted) const noexcept;
   instant peers_clock(instant since) const noexcept;
   instant ages_at() const noexcept;
   void settle_pause() noexcept;
