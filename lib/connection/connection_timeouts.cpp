@@ -105,7 +105,6 @@ void connection_timeouts::on_write(std::size_t n) noexcept {
     return;
   }
   last_write_ = out_since_ = reaper_->host().now();
-  written_ = 0;
   looked_half_ = false;
   if (policy_->write_stall > timespan{} || policy_->min_rate_out.bytes_per_second != 0)
     arm_soonest();
@@ -234,7 +233,7 @@ connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
     all.add_limit(expiry_reason::message_idle, p.message_idle, peers_clock(last_message_));
     if (!pinged())
       all.add_moved_by_reads(act::ping, {}, p.ping_after, heard_last);
-    else if (p.ping_after > timespan{})
+    else
       all.add_limit(expiry_reason::peer_dead, p.ping_timeout, peers_clock(ping_at_));
     all.add(act::keep_warm, {}, p.ping_after_send, last_write_);
   }
@@ -281,7 +280,7 @@ void connection_timeouts::on_timer() noexcept {
   const instant now = reaper_->host().judged_at();
   // Most often nothing has run out: a read has only stamped.
   const schedule all = soonest();
-  if (instant{no_verdict_before_} > now || all.first.due > now) return arm(all);
+  if (all.first.due > now) return arm(all);
   look_again();
   const due_act out = soonest().first;
   if (out.due > now) return arm_soonest();
@@ -340,8 +339,8 @@ void connection_timeouts::look_again() noexcept {
     if (taken != 0) note_taken(taken, seen.last_delivery.value_or(now));
     // All that was there at the last look is gone: the queue may have been empty since.
     if (*seen.unsent <= written_) out_since_ = now;
-    written_ = 0;
   }
+  written_ = 0;
   if (phase_ == phase::keep_alive && (waiting || outstanding_ != 0)) phase_since_ = now;
 }
 
@@ -373,7 +372,7 @@ bool connection_timeouts::survives(F call) noexcept {
 }
 
 void connection_timeouts::send_ping() noexcept {
-  ping_at_ = last_write_ = reaper_->host().now();
+  ping_at_ = reaper_->host().now();
   ping_behind_ = saturated(outstanding_);
   heard_ = program_reads() ? heard::pinged : heard::pinged_never;
   ++reaper_->pings_;

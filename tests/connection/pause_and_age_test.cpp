@@ -91,6 +91,17 @@ TEST_P(OurPause, DoesNotStopWhatIsOurs) {
   expect_asked(p.handler, expiry_reason::write_stall, at(2s));
 }
 
+TEST_P(OurPause, DoesNotMoveTheLinger) {
+  peer p{time, {.linger = 10s}};
+  p.timeouts->enter(phase::closing);
+  time.advance(1s);
+  p.timeouts->pause_reading(pause::ours);
+  time.advance(4s);
+  p.timeouts->resume_reading();
+  time.advance(1h);
+  expect_asked(p.handler, expiry_reason::linger, at(10s));
+}
+
 TEST_P(OurPause, APauseBecauseOfThePeerStopsNothing) {
   peer p{time, {.read_idle = 2s}};
   p.timeouts->pause_reading(pause::peer);

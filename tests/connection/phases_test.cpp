@@ -142,6 +142,15 @@ TEST_P(Phases, AnUpgradeDropsTheOldDeadlinesAndKeepsTheSilence) {
   expect_asked(p.handler, expiry_reason::idle, at(30500ms));
 }
 
+TEST_P(Phases, AnUpgradeStartsTheWaitForMessagesAnew) {
+  peer p{time, {.message_idle = 10s}};
+  p.timeouts->enter(phase::header);
+  time.advance(8s);
+  p.timeouts->enter(phase::upgraded);
+  time.advance(1h);
+  expect_asked(p.handler, expiry_reason::message_idle, at(18s));
+}
+
 TEST_P(Phases, WhileHandlingOnlySilenceRuns) {
   peer p{time, {.header = 1s, .body = 1s, .request = 1s, .keep_alive = 1s, .idle = 5s}};
   p.timeouts->enter(phase::handling);

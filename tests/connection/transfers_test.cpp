@@ -80,6 +80,33 @@ TEST_P(Transfers, ProgressWithoutADateIsDatedHalfALimitTooLateAtMost) {
   EXPECT_LE(p.handler.when[0], at(15s));
 }
 
+TEST_P(Transfers, ProgressWithoutADateIsLookedForAgainAfterEachProgress) {
+  peer p{time, {.write_stall = 10s}};
+  p.timeouts->on_write(1000);
+  p.look() = {.unsent = 1000};
+  time.advance(8s);
+  p.look() = {.unsent = 900};
+  time.advance(5s);
+  p.look() = {.unsent = 800};
+  const instant taken = time.now();
+  time.advance(1h);
+  ASSERT_TRUE(p.handler.closed());
+  EXPECT_GE(p.handler.when[0], later(taken, 10s));
+  EXPECT_LE(p.handler.when[0], later(taken, 15s));
+}
+
+TEST_P(Transfers, ARateIsNotDemandedForATurnThatStalled) {
+  peer p{time, {.min_rate_in = slow}};
+  p.timeouts->enter(phase::body);
+  time.advance(1s);
+  time.poll();
+  time.block(4s);
+  p.timeouts->on_read(100'000);  // they may have come at the end of these four seconds
+  time.turn();
+  time.advance(1h);
+  expect_asked(p.handler, expiry_reason::rate_in, at(10s));
+}
+
 TEST_P(Transfers, WhereNobodyCanTellThereIsNoWriteStall) {
   peer p{time, {.write_stall = 10s, .min_rate_out = slow}};
   p.timeouts->on_write(1000);
