@@ -260,6 +260,11 @@ connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
   return all;
 }
 
+// An extension holds back all that is due.
+instant connection_timeouts::judged_from(const due_act& next) const noexcept {
+  return std::max<instant>(next.due, no_verdict_before_);
+}
+
 void connection_timeouts::arm_soonest() noexcept {
   if (!stopped_) arm(soonest());
 }
@@ -272,7 +277,11 @@ void connection_timeouts::arm(const schedule& all) noexcept {
     return;
   }
   const timespan moved_by_reads = reads_move_ ? all.shortest : timespan{};
-  const instant due = std::max<instant>(all.first.due, no_verdict_before_);
+  instant due = judged_from(all.first);
+  // The answer to a ping begins the wait for the next one, which may be over sooner than anything
+  // else; a read only stamps it.
+  if (pinged() && policy_->ping_after > timespan{})
+    due = std::min(due, later(host.now(), policy_->ping_after));
   host.arm_since(timer_, later(due, -std::chrono::nanoseconds{moved_by_reads}), moved_by_reads);
 }
 
@@ -280,7 +289,7 @@ void connection_timeouts::on_timer() noexcept {
   const instant now = reaper_->host().judged_at();
   // Most often nothing has run out: a read has only stamped.
   const schedule all = soonest();
-  if (all.first.due > now) return arm(all);
+  if (judged_from(all.first) > now) return arm(all);
   look_again();
   const due_act out = soonest().first;
   if (out.due > now) return arm_soonest();

@@ -5,7 +5,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build="$root/build"
 
 packages=(g++ cmake ninja-build pkg-config libuv1-dev libgtest-dev libcli11-dev libfmt-dev
-  nlohmann-json3-dev libboost-dev)
+  nlohmann-json3-dev libboost-dev libwslay-dev nettle-dev)
 
 say() { printf '%s\n' "idlewheel: $*" >&2; }
 

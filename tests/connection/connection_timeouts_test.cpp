@@ -570,6 +570,26 @@ TEST_P(ConnectionTimeouts, DuringAnExtensionActivityCountsAsEver) {
   EXPECT_EQ(p.handler.asked[1].since, at(35s));
 }
 
+TEST_P(ConnectionTimeouts, NoReadCutsAnExtensionShort) {
+  for (const timeout_policy& policy : {idle_of(10s), timeout_policy{.body = 11s, .idle = 10s}}) {
+    manual_wheel host{{.tick = 1ms, .refresh = GetParam()}};
+    peer p{host, policy};
+    p.timeouts->enter(phase::body);
+    p.handler.answer = [&](const expiry&) {
+      return p.handler.asked.size() == 1 ? verdict::extend(1h) : verdict::close();
+    };
+    host.advance(10s);
+    ASSERT_EQ(p.handler.asked.size(), 1u);
+    host.advance(5s);
+    p.say();
+    host.advance(1h - 5001ms);
+    EXPECT_EQ(p.handler.asked.size(), 1u);
+    host.advance(2ms);
+    EXPECT_EQ(p.handler.asked.size(), 2u);
+    EXPECT_EQ(p.handler.when.back(), at(1h + 10s));
+  }
+}
+
 TEST_P(ConnectionTimeouts, DuringAnExtensionAnEarlierLimitWaits) {
   peer p{time, idle_of(10s)};
   p.handler.answer = [](const expiry&) { return verdict::extend(30s); };

@@ -31,6 +31,27 @@ TEST_P(Heartbeat, AnyByteAnswers) {
   EXPECT_EQ(p.handler.pings.size(), 10u);
 }
 
+// The clock of the next ping runs from the answer, not from the end of the wait for it.
+TEST_P(Heartbeat, TheNextPingIsDueAfterTheAnswerHoweverLongTheTimeout) {
+  for (const timespan timeout : {timespan{1s}, timespan{5s}, timespan{10s}, timespan{60s}}) {
+    manual_wheel host{{.tick = 1ms, .refresh = GetParam()}};
+    peer p{host, {.ping_after = 10s, .ping_timeout = timeout}};
+    instant heard = at(0s);
+    for (const auto answered_after : {0ms, 1ms, 400ms, 999ms}) {
+      host.advance(between(host.now(), later(heard, 10s)));
+      ASSERT_FALSE(p.handler.pings.empty());
+      ASSERT_EQ(p.handler.pings.back(), later(heard, 10s));
+      host.advance(answered_after);
+      p.say();
+      heard = host.now();
+    }
+    host.advance(between(host.now(), later(heard, 10s)));
+    EXPECT_EQ(p.handler.pings.size(), 5u);
+    host.advance(timeout);
+    expect_asked(p.handler, expiry_reason::peer_dead, later(later(heard, 10s), timeout));
+  }
+}
+
 TEST_P(Heartbeat, AByteInTheKernelAnswers) {
   peer p{time, policy};
   time.advance(14s);

@@ -3,33 +3,20 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/support/client.hpp"
 #include "tests/support/process.hpp"
+#include "tests/support/server_log.hpp"
 
 namespace idlewheel::test {
 namespace {
 
-using nlohmann::json;
 using std::chrono::milliseconds;
 
-struct http_server : server {
+struct http_server : logging_server {
   explicit http_server(std::vector<std::string> arguments = {})
-      : server{HTTP_SERVER, with_json(std::move(arguments))} {}
-
-  // Why the next connection that closes did so.
-  std::string next_reason() {
-    const auto text = line_with("\"close\"");
-    return text ? json::parse(*text).at("reason").get<std::string>() : "nothing";
-  }
-
- private:
-  static std::vector<std::string> with_json(std::vector<std::string> all) {
-    all.insert(all.end(), {"--log", "json"});
-    return all;
-  }
+      : logging_server{{HTTP_SERVER}, std::move(arguments)} {}
 };
 
 class HttpServer : public testing::TestWithParam<const char*> {  // the refresh mode

@@ -136,18 +136,19 @@ std::size_t process::resident() const {
   return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-server::server(const std::string& program, std::vector<std::string> arguments,
+server::server(std::vector<std::string> command, std::vector<std::string> arguments,
                const std::string& listen, output to)
     : process{[&] {
-                arguments.insert(arguments.begin(), {program, "--listen", listen});
-                return arguments;
+                command.insert(command.end(), {"--listen", listen});
+                command.insert(command.end(), arguments.begin(), arguments.end());
+                return command;
               }(),
               to} {
   const auto first = line_with("listening");
   if (!first) throw std::runtime_error("the server does not listen: " + wait().err);
-  const std::size_t digits = first->rfind(':') + 1;
-  port_ = std::stoi(first->substr(digits));
-  host_ = listen.starts_with('[') ? "::1" : "127.0.0.1";
+  port_ = std::stoi(first->substr(first->rfind(':') + 1));
+  host_ = listen.substr(0, listen.rfind(':'));
+  if (host_.starts_with('[')) host_ = host_.substr(1, host_.size() - 2);
 }
 
 }  // namespace idlewheel::test

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace idlewheel::test {
@@ -66,6 +67,10 @@ class process {
 class server : public process {
  public:
   server(const std::string& program, std::vector<std::string> arguments,
+         const std::string& listen = "127.0.0.1:0", output to = output::pipe)
+      : server{std::vector{program}, std::move(arguments), listen, to} {}
+  // The program with what runs it.
+  server(std::vector<std::string> command, std::vector<std::string> arguments,
          const std::string& listen = "127.0.0.1:0", output to = output::pipe);
   const std::string& host() const { return host_; }
   int port() const { return port_; }

@@ -156,6 +156,7 @@ class connection_timeouts {
   void credit_in(std::size_t n) noexcept;
   void on_timer() noexcept;
   void look_again() noexcept;
+  instant judged_from(const due_act& next) const noexcept;
   void arm_soonest() noexcept;
   void arm(const schedule& all) noexcept;
   schedule soonest() const noexcept;
