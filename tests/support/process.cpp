@@ -70,8 +70,8 @@ bool process::fill(steady::time_point deadline) {
   return true;
 }
 
-std::optional<std::string> process::line() {
-  const auto deadline = steady::now() + patience;
+std::optional<std::string> process::line_within(std::chrono::milliseconds limit) {
+  const auto deadline = steady::now() + limit;
   for (;;) {
     if (const std::size_t end = buffered_.find('\n'); end != std::string::npos) {
       std::string text = buffered_.substr(0, end);

@@ -29,7 +29,8 @@ class process {
 
   // The next line of standard output, without its end; empty at the end or when patience has run
   // out.
-  std::optional<std::string> line();
+  std::optional<std::string> line() { return line_within(patience); }
+  std::optional<std::string> line_within(std::chrono::milliseconds limit);
 
   // Reads on until a line contains `text`, and returns it.
   std::optional<std::string> line_with(const std::string& text);
