@@ -25,6 +25,8 @@ std::uint32_t saturated(std::uint64_t n) noexcept {
       std::min<std::uint64_t>(n, std::numeric_limits<std::uint32_t>::max()));
 }
 
+constexpr std::uint32_t most_pings = 0xffff;  // bytes of pings that the peer has not taken yet
+
 }  // namespace
 
 // What runs at the moment: the soonest of it, and whether a read moves all of it.
@@ -98,6 +100,17 @@ instant connection_timeouts::last_activity() const noexcept {
 void connection_timeouts::on_write(std::size_t n) noexcept {
   if (n == 0 || stopped_) return;
   const bool begins = outstanding_ == 0;
+  // A ping that nothing waits before is not followed: that it is taken is no activity. Behind data
+  // it is part of them, so that none of their progress is missed.
+  if (begins && pinging_) {
+    last_write_ = reaper_->host().now();
+    if (!told_writes_) written_ += saturated(n);
+    return;
+  }
+  if (!told_writes_) {
+    told_writes_ = true;
+    written_ = 0;  // counted something else until now
+  }
   outstanding_ = outstanding_ + n;
   if (!begins) {
     last_write_ = reaper_->host().poll_time();
@@ -305,8 +318,7 @@ void connection_timeouts::on_timer() noexcept {
       return send_ping();
     case act::keep_warm:
       last_write_ = reaper_->host().now();
-      ++reaper_->pings_;
-      if (!survives([this] { handler_->on_ping_due(); })) return;
+      if (!ping()) return;
       break;
     case act::age_warning:
       age_warned_ = true;
@@ -323,23 +335,33 @@ void connection_timeouts::on_timer() noexcept {
 void connection_timeouts::look_again() noexcept {
   const socket_look seen = reaper_->host().look(socket_);
   const instant now = reaper_->host().now();  // what is undated may be as recent as this
+  note_arrival(seen, now);
+  if (told_writes_)
+    note_told_writes(seen, now);
+  else
+    note_untold_writes(seen, now);
+  const bool waiting = seen.unread.value_or(0) != 0 && pause_ == pause::none;
+  if (phase_ == phase::keep_alive && (waiting || outstanding_ != 0)) phase_since_ = now;
+}
+
+void connection_timeouts::note_arrival(const socket_look& seen, instant now) noexcept {
   // The next poll will report what is unread, unless we do not listen: then old bytes are old.
   const std::uint64_t unread = seen.unread.value_or(0);
-  const bool waiting = unread != 0 && pause_ == pause::none;
   instant arrival = last_read_;
-  if (waiting)
+  if (unread != 0 && pause_ == pause::none)
     arrival = now;
   else if (unread != 0 && (seen.last_arrival || static_cast<std::uint32_t>(unread) != unread_))
     arrival = seen.last_arrival.value_or(now);
   else if (!program_reads())
     arrival = seen.last_arrival.value_or(arrival);
   unread_ = static_cast<std::uint32_t>(unread);
-  if (arrival > last_read_) {
-    last_read_ = arrival;
-    if (pinged() && arrival > instant{ping_at_})
-      heard_ = program_reads() ? heard::since_ping : heard::never;
-  }
+  if (arrival <= last_read_) return;
+  last_read_ = arrival;
+  if (pinged() && arrival > instant{ping_at_})
+    heard_ = program_reads() ? heard::since_ping : heard::never;
+}
 
+void connection_timeouts::note_told_writes(const socket_look& seen, instant now) noexcept {
   if (!seen.unsent) {
     outstanding_ = 0;  // whatever it is, nobody can say that it stands still
   } else if (outstanding_ != 0 && *seen.unsent <= outstanding_) {
@@ -350,7 +372,15 @@ void connection_timeouts::look_again() noexcept {
     if (*seen.unsent <= written_) out_since_ = now;
   }
   written_ = 0;
-  if (phase_ == phase::keep_alive && (waiting || outstanding_ != 0)) phase_since_ = now;
+}
+
+// Then written_ is what the peer is known to have acknowledged, modulo 2^32.
+void connection_timeouts::note_untold_writes(const socket_look& seen, instant now) noexcept {
+  if (!seen.acknowledged) return;
+  const auto taken = static_cast<std::uint32_t>(*seen.acknowledged);
+  if (written_ - taken <= most_pings) return;  // the same, or our pings are still on their way
+  written_ = taken;
+  note_taken(0, seen.last_delivery.value_or(now));
 }
 
 void connection_timeouts::note_taken(std::uint64_t bytes, instant when) noexcept {
@@ -384,8 +414,15 @@ void connection_timeouts::send_ping() noexcept {
   ping_at_ = reaper_->host().now();
   ping_behind_ = saturated(outstanding_);
   heard_ = program_reads() ? heard::pinged : heard::pinged_never;
+  if (ping()) arm_soonest();
+}
+
+bool connection_timeouts::ping() noexcept {
   ++reaper_->pings_;
-  if (survives([this] { handler_->on_ping_due(); })) arm_soonest();
+  pinging_ = true;
+  if (!survives([this] { handler_->on_ping_due(); })) return false;
+  pinging_ = false;
+  return true;
 }
 
 void connection_timeouts::ask(const due_act& out) noexcept {

@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <ctime>
 
 namespace idlewheel {
@@ -25,6 +26,16 @@ std::optional<int> descriptor_of(const socket_view& socket) noexcept {
 }
 
 #ifdef __linux__
+// The kernel's tcp_info goes on where the C library's ends; <linux/tcp.h> cannot stand beside
+// <uv.h>.
+struct longer_tcp_info {
+  tcp_info begin;
+  std::uint64_t pacing_rate;
+  std::uint64_t max_pacing_rate;
+  std::uint64_t bytes_acked;
+};
+static_assert(offsetof(longer_tcp_info, bytes_acked) == 120);
+
 // The kernel stamps arrivals in jiffies; a difference of two stamps is off by one at most.
 std::chrono::nanoseconds jiffy() noexcept {
   static const std::chrono::nanoseconds length = [] {
@@ -58,14 +69,16 @@ socket_look look_at_socket(const socket_view& socket) noexcept {
   if (ioctl(*fd, SIOCOUTQ, &bytes) == 0 && bytes >= 0)
     seen.unsent = queued + static_cast<std::uint64_t>(bytes);
 
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (getsockopt(*fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state != TCP_CLOSE) {
+  longer_tcp_info longer{};
+  const tcp_info& info = longer.begin;
+  socklen_t size = sizeof longer;
+  if (getsockopt(*fd, IPPROTO_TCP, TCP_INFO, &longer, &size) == 0 && info.tcpi_state != TCP_CLOSE) {
     // Read after the call: its answer is an age at that moment, which may be long after this
     // function began.
     const instant now{std::chrono::nanoseconds{static_cast<std::int64_t>(uv_hrtime())}};
     seen.last_arrival = ago(now, info.tcpi_last_data_recv);
     seen.last_delivery = ago(now, info.tcpi_last_ack_recv);
+    if (size >= sizeof longer) seen.acknowledged = longer.bytes_acked;
   }
 #endif
   return seen;

@@ -311,6 +311,67 @@ TEST_P(ConnectionTimeouts, BytesOutDoNotMoveReadIdle) {
   EXPECT_EQ(both.handler.asked[0].reason, expiry_reason::read_idle);
 }
 
+// Writes that the program does not tell: splice, sendfile, another library's.
+
+TEST_P(ConnectionTimeouts, WhatThePeerTakesOfUntoldWritesIsActivity) {
+  peer p{time, idle_of(10s)};
+  std::uint64_t taken = (std::uint64_t{1} << 32) - 100'000;
+  for (int i = 0; i < 40; ++i) {
+    p.look() = {.unsent = 100'000, .last_delivery = time.now(), .acknowledged = taken += 9'000};
+    time.advance(4s);
+    ASSERT_FALSE(p.handler.closed()) << i;
+  }
+  time.advance(1min);
+  expect_asked(p.handler, expiry_reason::idle, at(39 * 4s + 10s));
+}
+
+TEST_P(ConnectionTimeouts, AnAcknowledgementOfNothingNewIsNoActivity) {
+  // It answers window probes, or sends keep-alives of its own.
+  peer p{time, idle_of(10s)};
+  p.look() = {.unsent = 100'000, .last_delivery = at(0s), .acknowledged = 5000};
+  for (int i = 0; i < 40 && !p.handler.closed(); ++i) {
+    time.advance(1s);
+    p.look().last_delivery = time.now();
+  }
+  ASSERT_TRUE(p.handler.closed());
+  EXPECT_LE(p.handler.when[0], at(20s)) << "the first look cannot know; the second does";
+}
+
+TEST_P(ConnectionTimeouts, UntoldWritesMoveNoLimitOnReads) {
+  peer p{time, read_idle_of(10s)};
+  p.look() = {.unsent = 0, .last_delivery = at(9s), .acknowledged = 5000};
+  time.advance(1min);
+  expect_asked(p.handler, expiry_reason::read_idle, at(10s));
+}
+
+TEST_P(ConnectionTimeouts, BesideUntoldWritesOurPingsAreStillNoActivity) {
+  peer p{time, {.idle = 60s, .ping_after_send = 7s}};
+  std::uint64_t taken = 5000;
+  p.look() = {.unsent = 0, .last_delivery = at(0s), .acknowledged = taken};
+  p.handler.on_ping = [&] { p.timeouts->on_write(2); };
+  time.advance(12s);
+  EXPECT_EQ(p.handler.pings.size(), 1u);
+  for (int i = 0; i < 200 && !p.handler.closed(); ++i) {
+    // The first untold bytes were seen with the ping; later only pings are acknowledged.
+    p.look() = {.unsent = 0,
+                .last_delivery = time.now(),
+                .acknowledged = taken + 2 * p.handler.pings.size()};
+    time.advance(1s);
+  }
+  ASSERT_TRUE(p.handler.closed());
+  EXPECT_LE(p.handler.when[0], at(67s));
+}
+
+TEST_P(ConnectionTimeouts, OnceToldWritesAreCountedAsTold) {
+  peer p{time, idle_of(10s)};
+  p.look() = {.unsent = 0, .last_delivery = at(0s), .acknowledged = 77};
+  time.advance(1s);
+  p.timeouts->on_write(100);
+  p.look() = {.unsent = 100, .last_delivery = at(1s), .acknowledged = 77};
+  time.advance(1min);
+  expect_asked(p.handler, expiry_reason::idle, at(10s));
+}
+
 // Bytes in the kernel ----------------------------------------------------------------------------
 
 TEST_P(ConnectionTimeouts, UnreadBytesAtExpiryAreActivity) {

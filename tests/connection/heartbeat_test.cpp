@@ -78,6 +78,46 @@ TEST_P(Heartbeat, TheAcknowledgementOfThePingIsNoAnswer) {
   expect_asked(p.handler, expiry_reason::peer_dead, at(15s));
 }
 
+// The peer's kernel takes them; that is no life of the peer's, neither for idle.
+TEST_P(Heartbeat, OurOwnPingsAreNoActivityThoughTheyAreTaken) {
+  for (const timeout_policy& pinging :
+       {timeout_policy{.idle = 60s, .ping_after_send = 7s},
+        timeout_policy{.idle = 60s, .ping_after = 7s, .ping_timeout = 60s},
+        timeout_policy{.idle = 60s, .ping_after = 7s, .ping_timeout = 8s, .missed = 10},
+        timeout_policy{.idle = 60s, .write_stall = 10s, .ping_after_send = 7s}}) {
+    manual_wheel host{{.tick = 1ms, .refresh = GetParam()}};
+    peer p{host, pinging};
+    p.handler.on_ping = [&] {
+      p.timeouts->on_write(2);
+      p.look() = {.unsent = 0, .last_delivery = host.now()};
+    };
+    for (int i = 0; i < 120 && !p.handler.closed(); ++i) {
+      p.look().last_delivery = host.now();
+      host.advance(1s);
+    }
+    EXPECT_FALSE(p.handler.pings.empty());
+    expect_asked(p.handler, expiry_reason::idle, at(60s));
+  }
+}
+
+// Behind data they are data, so that what is taken of it is not missed.
+TEST_P(Heartbeat, APingBehindDataHidesNoProgressOfIt) {
+  peer p{time, {.write_stall = 10s, .ping_after_send = 1s}};
+  std::uint64_t queued = 1000;
+  p.handler.on_ping = [&] {
+    p.timeouts->on_write(50);
+    p.look().unsent = queued += 50;
+  };
+  p.timeouts->on_write(queued);
+  p.look().unsent = queued;
+  for (int i = 0; i < 100; ++i) {
+    time.advance(1s);
+    queued -= 51;  // a little more than the pings
+    p.look() = {.unsent = queued, .last_delivery = time.now()};
+    ASSERT_FALSE(p.handler.closed()) << i;
+  }
+}
+
 TEST_P(Heartbeat, OurOwnWritesAnswerNothing) {
   peer p{time, policy};
   p.look() = {.unsent = 0};

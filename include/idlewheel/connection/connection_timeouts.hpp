@@ -11,11 +11,12 @@
 //   - bytes received: on_read(n), n > 0                   - an event without bytes: on_read(0)
 //   - bytes that the kernel holds for us at expiry        - bytes written that the peer does not take
 //   - bytes that the peer has acknowledged since the      - a spurious wake-up, a retransmission
-//     last look; on_write(n) only counts what was queued  - our own pings, though they are writes
+//     last look; on_write(n) only counts what was queued  - our own pings, though they are taken
 //   - for message_idle only: on_message()                 - for message_idle: bytes, control frames
 //   - what the program calls so: restart()
 //   A connection whose bytes the program never sees (splice, sendfile, another library's descriptor)
-//   calls no on_read at all: the kernel then says, at expiry, when the last ones came.
+//   calls neither on_read nor on_write: the kernel then says, at expiry, when the last ones came, and
+//   whether the peer has taken more since the last look.
 //
 //   phase        limits besides those that always run (silence, heartbeat, lifetime, writes)
 //   handshake    handshake
@@ -156,6 +157,9 @@ class connection_timeouts {
   void credit_in(std::size_t n) noexcept;
   void on_timer() noexcept;
   void look_again() noexcept;
+  void note_arrival(const socket_look& seen, instant now) noexcept;
+  void note_told_writes(const socket_look& seen, instant now) noexcept;
+  void note_untold_writes(const socket_look& seen, instant now) noexcept;
   instant judged_from(const due_act& next) const noexcept;
   void arm_soonest() noexcept;
   void arm(const schedule& all) noexcept;
@@ -166,6 +170,7 @@ class connection_timeouts {
   void settle_pause() noexcept;
   void note_taken(std::uint64_t bytes, instant when) noexcept;
   void send_ping() noexcept;
+  bool ping() noexcept;  // false: stopped or destroyed by the handler
   void ask(const due_act& out) noexcept;
   void set_phase(phase next, instant now) noexcept;
   template <class F>
@@ -183,11 +188,13 @@ class connection_timeouts {
   socket_view socket_;
   std::uint32_t unread_ = 0;       // what waited in the kernel at the last look
   std::uint32_t ping_behind_ = 0;  // bytes queued before the ping and not taken yet
-  std::uint32_t written_ = 0;      // since the last look; saturates
+  std::uint32_t written_ = 0;      // since the last look; saturates. Else see note_untold_writes()
   heard heard_ = heard::never;
   bool reads_move_ : 1 = false;
   bool stopped_ : 1 = false;
   bool asking_ : 1 = false;       // the handler is running
+  bool pinging_ : 1 = false;      // in on_ping_due()
+  bool told_writes_ : 1 = false;  // by on_write()
   bool looked_half_ : 1 = false;  // at half of write_stall
   bool age_warned_ : 1 = false;
   bool counted_ : 1 = false;  // as closed, and lingering

@@ -74,8 +74,8 @@ class timeout_handler {
   // A limit has run out. After verdict::close() this connection is not asked again.
   virtual verdict on_timeout(const expiry&) noexcept = 0;
 
-  // Send something that the peer answers, and tell on_write(). Called again only when it is due
-  // again.
+  // Send something that the peer answers, and tell on_write(): what is told meanwhile is the ping,
+  // and that the peer takes it is no activity. Called again only when it is due again.
   virtual void on_ping_due() noexcept {}
 
   // The connection has reached its age: let it end when its work is done ("Connection: close", a

@@ -17,6 +17,7 @@ namespace idlewheel {
 //                  is more than the bytes: a reader who takes many small writes slowly looks still
 //   last_arrival   tcpi_last_data_recv, TCP only
 //   last_delivery  tcpi_last_ack_recv, TCP only
+//   acknowledged   tcpi_bytes_acked, TCP only, since Linux 4.1
 socket_look look_at_socket(const socket_view& socket) noexcept;
 
 }  // namespace idlewheel

@@ -48,6 +48,7 @@ struct socket_look {
   std::optional<std::uint64_t> unsent{};   // bytes written that the peer has not acknowledged
   std::optional<instant> last_arrival{};   // when data last came in; never before it really did
   std::optional<instant> last_delivery{};  // when the peer last acknowledged; likewise
+  std::optional<std::uint64_t> acknowledged{};  // bytes, since the connection began
 };
 
 }  // namespace idlewheel
