@@ -14,7 +14,7 @@ double seconds_for(std::uint64_t n, const transfer_rate& rate) noexcept {
 
 // The same 0 to 1 for the same connection whenever it is asked: splitmix64's finalizer (Steele, Lea,
 // Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
-double spread(std::uint64_t seed) noexcept {
+double mixed(std::uint64_t seed) noexcept {
   seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9;
   seed = (seed ^ (seed >> 27)) * 0x94d049bb133111eb;
   return static_cast<double>((seed ^ (seed >> 31)) >> 11) * 0x1p-53;
@@ -24,6 +24,9 @@ std::uint32_t saturated(std::uint64_t n) noexcept {
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(n, std::numeric_limits<std::uint32_t>::max()));
 }
+
+// How often a queue is looked at that keeps a connection from leaving.
+constexpr std::chrono::milliseconds look_while_draining{100};
 
 constexpr std::uint32_t most_pings = 0xffff;  // bytes of pings that the peer has not taken yet
 
@@ -56,11 +59,10 @@ struct connection_timeouts::schedule {
 };
 
 connection_timeouts::connection_timeouts(connection_reaper& reaper, const timeout_policy& policy,
-                                         socket_view socket, timeout_handler& handler,
-                                         phase first) noexcept
+                                         socket_view socket, timeout_handler& handler, phase first)
     : last_read_{reaper.host().now()},
       policy_{&policy},
-      reaper_{&reaper},
+      place_{reaper.all_.add(*this)},
       handler_{&handler},
       socket_{socket},
       phase_{first},
@@ -76,13 +78,15 @@ connection_timeouts::connection_timeouts(connection_reaper& reaper, const timeou
 }
 
 void connection_timeouts::stop() noexcept {
-  if (asking_) {
-    asking_ = false;
-    *reaper_->ended_ = true;
-    reaper_->ended_ = nullptr;
-  }
+  if (stopped_) return;
   stopped_ = true;
   timer_.cancel();
+  if (asking_) {
+    asking_ = false;
+    *reaper().ended_ = true;
+    reaper().ended_ = nullptr;
+  }
+  reaper().forget(place_);
 }
 
 void connection_timeouts::set_policy(const timeout_policy& policy) noexcept {
@@ -103,7 +107,7 @@ void connection_timeouts::on_write(std::size_t n) noexcept {
   // A ping that nothing waits before is not followed: that it is taken is no activity. Behind data
   // it is part of them, so that none of their progress is missed.
   if (begins && pinging_) {
-    last_write_ = reaper_->host().now();
+    last_write_ = host().now();
     if (!told_writes_) written_ += saturated(n);
     return;
   }
@@ -113,27 +117,27 @@ void connection_timeouts::on_write(std::size_t n) noexcept {
   }
   outstanding_ = outstanding_ + n;
   if (!begins) {
-    last_write_ = reaper_->host().poll_time();
+    last_write_ = host().poll_time();
     written_ = saturated(written_ + std::uint64_t{n});
     return;
   }
-  last_write_ = out_since_ = reaper_->host().now();
+  last_write_ = out_since_ = host().now();
   looked_half_ = false;
   if (policy_->write_stall > timespan{} || policy_->min_rate_out.bytes_per_second != 0)
     arm_soonest();
 }
 
 void connection_timeouts::on_message() noexcept {
-  if (!stopped_) last_message_ = reaper_->host().now();
+  if (!stopped_) last_message_ = host().now();
 }
 
 void connection_timeouts::restart() noexcept {
-  if (!stopped_) last_message_ = last_read_ = reaper_->host().now();
+  if (!stopped_) last_message_ = last_read_ = host().now();
 }
 
 void connection_timeouts::enter(phase next) noexcept {
   if (stopped_) return;
-  set_phase(next, reaper_->host().now());
+  set_phase(next, host().now());
   arm_soonest();
 }
 
@@ -149,7 +153,7 @@ void connection_timeouts::pause_reading(pause why) noexcept {
   if (stopped_ || why == pause_) return;
   resume_reading();
   pause_ = why;
-  if (why == pause::ours) paused_since_ = reaper_->host().now();
+  if (why == pause::ours) paused_since_ = host().now();
 }
 
 void connection_timeouts::resume_reading() noexcept {
@@ -182,9 +186,9 @@ instant connection_timeouts::peers_clock(instant since) const noexcept {
 
 // As peers_clock(), when the pause ends now.
 void connection_timeouts::settle_pause() noexcept {
-  const timespan lasted = between(paused_since_, reaper_->host().now());
+  const timespan lasted = between(paused_since_, host().now());
   const auto moved = [&](instant since) { return stood_still(since, lasted); };
-  last_read_ = moved(reaper_->host().latest(last_read_));
+  last_read_ = moved(host().latest(last_read_));
   last_message_ = moved(last_message_);
   request_since_ = moved(request_since_);
   in_since_ = moved(in_since_);
@@ -194,11 +198,15 @@ void connection_timeouts::settle_pause() noexcept {
 
 // What is due.
 
+// 0 to 1, this connection's own.
+double connection_timeouts::spread() const noexcept {
+  return mixed(static_cast<std::uint64_t>(instant{born_}.time_since_epoch().count()) ^
+               reinterpret_cast<std::uintptr_t>(this));
+}
+
 instant connection_timeouts::ages_at() const noexcept {
-  const auto seed = static_cast<std::uint64_t>(instant{born_}.time_since_epoch().count()) ^
-                    reinterpret_cast<std::uintptr_t>(this);
   const double less = static_cast<double>(policy_->max_age.count_ns()) *
-                      std::clamp(policy_->age_jitter, 0.0, 1.0) * spread(seed);
+                      std::clamp(policy_->age_jitter, 0.0, 1.0) * spread();
   return later(later(born_, policy_->max_age),
                -std::chrono::nanoseconds{static_cast<std::int64_t>(less)});
 }
@@ -207,7 +215,13 @@ instant connection_timeouts::ages_at() const noexcept {
 connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
   const timeout_policy& p = *policy_;
   schedule all;
-  const instant read = reaper_->host().latest(last_read_);
+  if (told_dry_ && reaper().dry_run_) return all;
+  const auto idle_limit = [&](timespan own) {
+    const connection_reaper& r = reaper();
+    if (r.pressure_ == 0 && r.options_.jitter == 0) return own;
+    return r.idle_limit(own, p.idle_min, spread());
+  };
+  const instant read = host().latest(last_read_);
   const timespan late = between(last_read_, read);
   const instant delivery = last_delivery_;
   bool silence = true;
@@ -228,7 +242,7 @@ connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
                       peers_clock(later(in_since_, late)));
       break;
     case phase::keep_alive:
-      all.add_limit(expiry_reason::keep_alive, p.keep_alive, phase_since_);
+      all.add_limit(expiry_reason::keep_alive, idle_limit(p.keep_alive), phase_since_);
       break;
     case phase::closing:
       all.add_limit(expiry_reason::linger, p.linger, std::max<instant>(phase_since_, delivery));
@@ -241,9 +255,12 @@ connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
 
   if (silence) {
     const instant heard_last = peers_clock(read);
-    all.add_moved_by_reads(act::limit, expiry_reason::idle, p.idle, std::max(heard_last, delivery));
-    all.add_moved_by_reads(act::limit, expiry_reason::read_idle, p.read_idle, heard_last);
-    all.add_limit(expiry_reason::message_idle, p.message_idle, peers_clock(last_message_));
+    all.add_moved_by_reads(act::limit, expiry_reason::idle, idle_limit(p.idle),
+                           std::max(heard_last, delivery));
+    all.add_moved_by_reads(act::limit, expiry_reason::read_idle, idle_limit(p.read_idle),
+                           heard_last);
+    all.add_limit(expiry_reason::message_idle, idle_limit(p.message_idle),
+                  peers_clock(last_message_));
     if (!pinged())
       all.add_moved_by_reads(act::ping, {}, p.ping_after, heard_last);
     else
@@ -270,12 +287,26 @@ connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
               .since = born_,
               .due = warn ? aged : later(aged, p.age_grace)});
   }
+  if (reaper().draining_) add_drain(all);
   return all;
 }
 
-// An extension holds back all that is due.
+void connection_timeouts::add_drain(schedule& all) const noexcept {
+  const connection_reaper& r = reaper();
+  all.only_reads = false;
+  all.take({.what = act::limit,
+            .reason = expiry_reason::drain,
+            .since = r.drain_since_,
+            .due = counted_ || phase_ == phase::closing ? r.drain_ends()
+                   : busy()                             ? r.grace_ends()
+                                                        : r.leaves_at(spread())});
+}
+
+// An extension holds back all that is due, but no drain beyond its end.
 instant connection_timeouts::judged_from(const due_act& next) const noexcept {
-  return std::max<instant>(next.due, no_verdict_before_);
+  instant held_back = no_verdict_before_;
+  if (reaper().draining_) held_back = std::min(held_back, reaper().drain_ends());
+  return std::max(next.due, held_back);
 }
 
 void connection_timeouts::arm_soonest() noexcept {
@@ -283,7 +314,7 @@ void connection_timeouts::arm_soonest() noexcept {
 }
 
 void connection_timeouts::arm(const schedule& all) noexcept {
-  timer_host& host = reaper_->host();
+  timer_host& host = this->host();
   reads_move_ = all.only_reads;
   if (!all.any || host.closed()) {
     timer_.cancel();
@@ -295,29 +326,38 @@ void connection_timeouts::arm(const schedule& all) noexcept {
   // else; a read only stamps it.
   if (pinged() && policy_->ping_after > timespan{})
     due = std::min(due, later(host.now(), policy_->ping_after));
+  if (awaits_delivery()) due = std::min(due, later(host.now(), look_while_draining));
   host.arm_since(timer_, later(due, -std::chrono::nanoseconds{moved_by_reads}), moved_by_reads);
 }
 
 void connection_timeouts::on_timer() noexcept {
-  const instant now = reaper_->host().judged_at();
+  const instant now = host().judged_at();
   // Most often nothing has run out: a read has only stamped.
   const schedule all = soonest();
-  if (judged_from(all.first) > now) return arm(all);
-  look_again();
+  if (all.first.due > now) has_turn_ = false;
+  if (judged_from(all.first) > now && !awaits_delivery()) return arm(all);
+  const bool waiting = look_again();
   const due_act out = soonest().first;
-  if (out.due > now) return arm_soonest();
+  if (judged_from(out) > now) return arm_soonest();
   switch (out.what) {
     case act::limit:
       if (out.reason == expiry_reason::peer_dead && missed_ + 1u < policy_->missed) {
         ++missed_;
         return send_ping();
       }
-      return ask(out);
+      if (waits_for_turn(out)) return arm_soonest();
+      // What was sent before we asked to leave is read first.
+      if (out.reason == expiry_reason::drain && waiting && now < reaper().grace_ends()) {
+        no_verdict_before_ = later(now, std::chrono::nanoseconds{1});
+        return arm_soonest();
+      }
+      ask(out);
+      return;
     case act::ping:
       missed_ = 0;
       return send_ping();
     case act::keep_warm:
-      last_write_ = reaper_->host().now();
+      last_write_ = host().now();
       if (!ping()) return;
       break;
     case act::age_warning:
@@ -332,9 +372,9 @@ void connection_timeouts::on_timer() noexcept {
 }
 
 // What the kernel knows and we were not told. A socket that says nothing changes nothing.
-void connection_timeouts::look_again() noexcept {
-  const socket_look seen = reaper_->host().look(socket_);
-  const instant now = reaper_->host().now();  // what is undated may be as recent as this
+bool connection_timeouts::look_again() noexcept {
+  const socket_look seen = host().look(socket_);
+  const instant now = host().now();  // what is undated may be as recent as this
   note_arrival(seen, now);
   if (told_writes_)
     note_told_writes(seen, now);
@@ -342,6 +382,7 @@ void connection_timeouts::look_again() noexcept {
     note_untold_writes(seen, now);
   const bool waiting = seen.unread.value_or(0) != 0 && pause_ == pause::none;
   if (phase_ == phase::keep_alive && (waiting || outstanding_ != 0)) phase_since_ = now;
+  return waiting;
 }
 
 void connection_timeouts::note_arrival(const socket_look& seen, instant now) noexcept {
@@ -401,50 +442,99 @@ void connection_timeouts::note_taken(std::uint64_t bytes, instant when) noexcept
 template <class F>
 bool connection_timeouts::survives(F call) noexcept {
   bool ended = false;
-  reaper_->ended_ = &ended;
+  reaper().ended_ = &ended;
   asking_ = true;
   call();
   if (ended) return false;
   asking_ = false;
-  reaper_->ended_ = nullptr;
+  reaper().ended_ = nullptr;
   return true;
 }
 
 void connection_timeouts::send_ping() noexcept {
-  ping_at_ = reaper_->host().now();
+  ping_at_ = host().now();
   ping_behind_ = saturated(outstanding_);
   heard_ = program_reads() ? heard::pinged : heard::pinged_never;
   if (ping()) arm_soonest();
 }
 
 bool connection_timeouts::ping() noexcept {
-  ++reaper_->pings_;
+  ++reaper().pings_;
   pinging_ = true;
   if (!survives([this] { handler_->on_ping_due(); })) return false;
   pinging_ = false;
   return true;
 }
 
-void connection_timeouts::ask(const due_act& out) noexcept {
-  std::uint64_t& closed = reaper_->closed_[static_cast<std::size_t>(out.reason)];
+// When closes are limited: takes a turn, and waits for it. What comes meanwhile is activity as ever.
+bool connection_timeouts::waits_for_turn(const due_act& out) noexcept {
+  const bool had_turn = has_turn_;
+  has_turn_ = false;
+  if (counted_ || had_turn || out.reason == expiry_reason::drain) return false;
+  const instant now = host().now();
+  const instant turn = reaper().next_close(now);
+  if (turn <= now) return false;
+  has_turn_ = true;
+  no_verdict_before_ = turn;
+  ++reaper().held_back_;
+  return true;
+}
+
+bool connection_timeouts::ask(const due_act& out) noexcept {
+  const expiry told{.reason = out.reason, .since = out.since, .due = out.due};
+  const auto reason = static_cast<std::size_t>(out.reason);
+  if (reaper().dry_run_) {
+    told_dry_ = true;
+    ++reaper().would_close_[reason];
+    if (survives([&] { handler_->on_would_close(told); })) arm_soonest();
+    return false;
+  }
+  std::uint64_t& closed = reaper().closed_[reason];
   closed += counted_ ? 0 : 1;
   verdict answer = verdict::close();
-  if (!survives([&] {
-        answer = handler_->on_timeout({.reason = out.reason, .since = out.since, .due = out.due});
-      }))
-    return;
-  if (const auto extension = answer.extension()) {
+  if (!survives([&] { answer = handler_->on_timeout(told); })) return true;
+  const bool for_good = reaper().draining_ && host().judged_at() >= reaper().drain_ends();
+  if (const auto extension = answer.extension(); extension && !for_good) {
     closed -= counted_ ? 0 : 1;
-    ++reaper_->extended_;
-    no_verdict_before_ = later(reaper_->host().now(), *extension);
+    ++reaper().extended_;
+    no_verdict_before_ = later(host().now(), *extension);
     arm_soonest();
-  } else if (answer.lingers() && !counted_) {
+    return false;
+  }
+  if (answer.lingers() && !counted_) {
     counted_ = true;
-    set_phase(phase::closing, reaper_->host().now());
+    set_phase(phase::closing, host().now());
     arm_soonest();
   } else {
     stop();
   }
+  return true;
+}
+
+// For the reaper.
+
+bool connection_timeouts::in_flight() const noexcept {
+  return phase_ == phase::body || phase_ == phase::handling ||
+         (phase_ == phase::header && program_reads()) || pause_ == pause::ours;
+}
+
+instant connection_timeouts::idle_since() const noexcept {
+  return std::max<instant>(host().latest(last_read_), last_delivery_);
+}
+
+bool connection_timeouts::leave(expiry_reason why) noexcept {
+  const instant idle = idle_since();
+  if (look_again() || busy()) return false;
+  return ask({.what = act::limit, .reason = why, .since = idle, .due = host().now()});
+}
+
+void connection_timeouts::work_out_anew() noexcept {
+  if (!reaper().dry_run_) told_dry_ = false;
+  arm_soonest();
+}
+
+bool connection_timeouts::awaits_delivery() const noexcept {
+  return outstanding_ != 0 && reaper().draining_;
 }
 
 }  // namespace idlewheel

@@ -32,6 +32,10 @@ const char* name_of(expiry_reason reason) noexcept {
       return "max_age";
     case expiry_reason::linger:
       return "linger";
+    case expiry_reason::evicted:
+      return "evicted";
+    case expiry_reason::drain:
+      return "drain";
   }
   return "?";
 }

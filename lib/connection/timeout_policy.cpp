@@ -58,6 +58,7 @@ void timeout_policy::validate() const {
                                                          {"read_idle", read_idle},
                                                          {"message_idle", message_idle},
                                                          {"write_stall", write_stall},
+                                                         {"idle_min", idle_min},
                                                          {"max_pause", max_pause},
                                                          {"ping_after", ping_after},
                                                          {"ping_timeout", ping_timeout},
@@ -72,6 +73,11 @@ void timeout_policy::validate() const {
     refuse("age_jitter", "is 0 to 1, not " + std::to_string(age_jitter));
   if (missed < 1 || missed > 255) refuse("missed", "is 1 to 255, not " + std::to_string(missed));
 
+  named longest{"idle", idle};
+  for (const named& limit :
+       {named{"read_idle", read_idle}, {"message_idle", message_idle}, {"keep_alive", keep_alive}})
+    if (limit.value > longest.value) longest = limit;
+  want_within({"idle_min", idle_min}, longest);
   want_within({"header", header}, {"request", request});
   want_within({"body", body}, {"request", request});
   want_before({"ping_after", ping_after}, {"idle", idle});

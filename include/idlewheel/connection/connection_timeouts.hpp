@@ -87,9 +87,9 @@ class connection_timeouts {
  public:
   // Starts the clocks, from a fresh read of the host's: construct it when the connection is
   // accepted. A policy with every limit off arms nothing. On a closed host nothing is armed either.
-  // O(1).
+  // O(1). Throws std::bad_alloc when the reaper's list cannot grow.
   connection_timeouts(connection_reaper& reaper, const timeout_policy& policy, socket_view socket,
-                      timeout_handler& handler, phase first = phase::handshake) noexcept;
+                      timeout_handler& handler, phase first = phase::handshake);
   ~connection_timeouts() { stop(); }
   connection_timeouts(const connection_timeouts&) = delete;
   connection_timeouts& operator=(const connection_timeouts&) = delete;
@@ -97,7 +97,7 @@ class connection_timeouts {
   // n bytes were received. Call it from the read callback; 0 is no activity. The hot path: O(1).
   void on_read(std::size_t n) noexcept {
     if (n == 0 || stopped_) return;
-    timer_host& host = reaper_->host();
+    timer_host& host = this->host();
     // With no limit on there is no timer, and no turn's end at which the host settles its stamps.
     const bool armed = reads_move_ ? host.refresh(timer_) : timer_.armed();
     last_read_ = armed ? host.poll_time() : host.now();
@@ -137,6 +137,8 @@ class connection_timeouts {
   instant last_activity() const noexcept;
 
  private:
+  friend class connection_reaper;
+
   // What can come due: a limit, for a verdict, and what is none.
   enum class act : std::uint8_t { limit, ping, keep_warm, age_warning, look };
   struct due_act {
@@ -154,9 +156,20 @@ class connection_timeouts {
     return heard_ == heard::since_ping || heard_ == heard::pinged;
   }
 
+  connection_reaper& reaper() const noexcept { return detail::roster::reaper_of(place_); }
+  timer_host& host() const noexcept { return detail::roster::host_of(place_); }
+
+  // For the reaper.
+  bool in_flight() const noexcept;
+  bool busy() const noexcept { return in_flight() || outstanding_ != 0; }  // as of the last look
+  instant idle_since() const noexcept;
+  bool awaits_delivery() const noexcept;   // in a drain: looked at again and again
+  bool leave(expiry_reason why) noexcept;  // true: it ends, and this may be gone
+  void work_out_anew() noexcept;
+
   void credit_in(std::size_t n) noexcept;
   void on_timer() noexcept;
-  void look_again() noexcept;
+  bool look_again() noexcept;  // bytes wait that the next poll will report
   void note_arrival(const socket_look& seen, instant now) noexcept;
   void note_told_writes(const socket_look& seen, instant now) noexcept;
   void note_untold_writes(const socket_look& seen, instant now) noexcept;
@@ -166,12 +179,15 @@ class connection_timeouts {
   schedule soonest() const noexcept;
   instant stood_still(instant since, timespan lasted) const noexcept;
   instant peers_clock(instant since) const noexcept;
+  double spread() const noexcept;
   instant ages_at() const noexcept;
+  void add_drain(schedule& all) const noexcept;
   void settle_pause() noexcept;
   void note_taken(std::uint64_t bytes, instant when) noexcept;
   void send_ping() noexcept;
   bool ping() noexcept;  // false: stopped or destroyed by the handler
-  void ask(const due_act& out) noexcept;
+  bool waits_for_turn(const due_act& out) noexcept;
+  bool ask(const due_act& out) noexcept;  // true: it ends, and this may be gone
   void set_phase(phase next, instant now) noexcept;
   template <class F>
   bool survives(F call) noexcept;  // false: stopped or destroyed by the handler
@@ -183,7 +199,7 @@ class connection_timeouts {
   timer timer_{[this] { on_timer(); }};
   instant last_read_;  // stamp of the last bytes received; see timer_host::latest()
   const timeout_policy* policy_;
-  connection_reaper* reaper_;
+  detail::roster::place* place_;  // among the reaper's; not ours any more once stopped
   timeout_handler* handler_;
   socket_view socket_;
   std::uint32_t unread_ = 0;       // what waited in the kernel at the last look
@@ -198,9 +214,11 @@ class connection_timeouts {
   bool looked_half_ : 1 = false;  // at half of write_stall
   bool age_warned_ : 1 = false;
   bool counted_ : 1 = false;  // as closed, and lingering
-  phase phase_ : 4;
-  pause pause_ : 4 = pause::none;
-  std::uint8_t missed_ = 0;  // pings unanswered before the last one
+  phase phase_ : 3;
+  pause pause_ : 2 = pause::none;
+  bool has_turn_ : 1 = false;  // to close, when closes are limited
+  bool told_dry_ : 1 = false;  // what would close it
+  std::uint8_t missed_ = 0;    // pings unanswered before the last one
 
   detail::compact_instant in_since_;  // min_rate_in's credit runs out a grace after this
   detail::compact_instant born_;

@@ -22,8 +22,10 @@ enum class expiry_reason {
   peer_dead,
   max_age,
   linger,
+  evicted,  // by connection_reaper::evict()
+  drain,    // connection_reaper::begin_drain()
 };
-inline constexpr std::size_t expiry_reasons = 14;
+inline constexpr std::size_t expiry_reasons = 16;
 
 // "handshake", "peer_dead", ...: for logs and counters.
 const char* name_of(expiry_reason reason) noexcept;
@@ -77,6 +79,9 @@ class timeout_handler {
   // Send something that the peer answers, and tell on_write(): what is told meanwhile is the ping,
   // and that the peer takes it is no activity. Called again only when it is due again.
   virtual void on_ping_due() noexcept {}
+
+  // In a dry run of the reaper, in place of on_timeout(): what would have been asked.
+  virtual void on_would_close(const expiry&) noexcept {}
 
   // The connection has reached its age: let it end when its work is done ("Connection: close", a
   // GOAWAY). age_grace later comes on_timeout() with max_age; without a grace that comes at once and

@@ -42,6 +42,10 @@ struct timeout_policy {
   timespan message_idle{};  // no whole message: pings and half messages do not count
   timespan write_stall{};   // something is queued and the peer takes nothing of it
 
+  // What the idle limits (idle, read_idle, message_idle, keep_alive) shrink to under full pressure;
+  // 0: they do not. See connection_reaper::set_pressure().
+  timespan idle_min{};
+
   // How long our own pause may stop the peer's clocks, each time; 0: as long as we like.
   timespan max_pause = std::chrono::minutes{5};
 
