@@ -93,17 +93,36 @@ void add_server_options(CLI::App& app, const std::string& program, server_option
                                       {{"relink", idlewheel::refresh_mode::relink},
                                        {"deferred", idlewheel::refresh_mode::deferred}},
                                       "how a read moves its timeout [relink]");
-  app.add_option("--max-connections", target.max_connections,
-                 "more wait in the backlog until one closes; at least 1 [no limit]")
+  app.add_option(
+         "--max-connections", target.max_connections,
+         "above it the longest idle ones are closed, and more wait in the backlog when none\n"
+         "is; at least 1 [what open files allow]")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
       ->type_name("N");
+  add_duration(app, "--evict-idle", target.evict_idle, nanoseconds{0}, "",
+               "none of them is closed that was idle for less [1s]");
+  app.add_option("--loops", target.loops,
+                 "threads, each with a loop, a wheel and a listener of its own")
+      ->check(CLI::Range(1u, most_loops))
+      ->type_name("N")
+      ->capture_default_str();
+  add_duration(app, "--drain-window", target.drain_window, nanoseconds{0}, "",
+               "after SIGTERM idle connections leave spread over this [2s]");
+  add_duration(app, "--drain-grace", target.drain_grace, nanoseconds{0}, "",
+               "and busy ones have so much longer [10s]");
+  add_duration(app, "--lame-duck", target.lame_duck, nanoseconds{0}, "",
+               "after SIGTERM go on accepting for so long, for health checks to notice [0s]");
+  app.add_flag("--dry-run", target.dry_run,
+               "close nothing for a timeout; say what would be closed, and why");
   add_choice<log_format>(app, "--log", target.log,
                          {{"text", log_format::text}, {"json", log_format::json}},
                          "a line of text or a JSON object an event [text]");
   app.add_flag("--quiet", target.quiet, "no line for a connection opened or closed");
   app.footer(
       "DURATION is a whole number with a unit: us, ms, s, m or h.\n"
-      "SIGINT or SIGTERM closes all, prints a summary and exits; a second one ends it at once.");
+      "SIGTERM lets connections finish, SIGINT closes them; then a summary is printed. A second "
+      "signal\n"
+      "ends it at once.");
 }
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string& program,

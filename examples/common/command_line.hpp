@@ -16,18 +16,26 @@ namespace example {
 
 enum class log_format { text, json };
 
+inline constexpr unsigned most_loops = 64;
+
 struct server_options {
   std::string listen = "127.0.0.1:7777";
   sockaddr_storage address{};
   std::chrono::nanoseconds tick = std::chrono::milliseconds{100};
   std::size_t slots = 512;
   idlewheel::refresh_mode refresh = idlewheel::refresh_mode::relink;
-  std::size_t max_connections = 0;  // 0: no limit of ours
+  std::size_t max_connections = 0;  // 0: as many as descriptors allow
+  std::chrono::nanoseconds evict_idle = std::chrono::seconds{1};
+  unsigned loops = 1;
+  std::chrono::nanoseconds lame_duck{};
+  std::chrono::nanoseconds drain_window = std::chrono::seconds{2};
+  std::chrono::nanoseconds drain_grace = std::chrono::seconds{10};
+  bool dry_run = false;
   log_format log = log_format::text;
   bool quiet = false;
 };
 
-// --listen, --tick, --slots, --refresh, --max-connections, --log, --quiet, --version.
+// What every server of ours can be told; see --help.
 void add_server_options(CLI::App& app, const std::string& program, server_options& target);
 
 // A duration; less than `least` is refused, and 0 is as good as any when that is 0.

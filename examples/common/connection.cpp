@@ -64,6 +64,7 @@ void connection::on_read(ssize_t result, const char* data) {
   if (result < 0) return fail(static_cast<int>(result));
   const auto size = static_cast<std::size_t>(result);
   timeouts_.on_read(size);
+  if (goodbye_) return;
   owner_.count_refresh();
   rx_ += size;
   on_bytes(data, size);
@@ -81,10 +82,8 @@ void connection::send(std::string_view data) {
   // The peer reads more slowly than we write. Listen again when it has caught up: so one write is
   // the most that we ever hold for it.
   sending_ = true;
-  if (std::exchange(reading_, false)) {
-    uv_read_stop(stream());
-    timeouts_.pause_reading(idlewheel::pause::peer);
-  }
+  if (std::exchange(reading_, false)) uv_read_stop(stream());
+  timeouts_.pause_reading(idlewheel::pause::peer);  // also when it was ours
   data.remove_prefix(taken);
   auto* write = new pending_write{.request = {},
                                   .owner = this,
@@ -113,8 +112,10 @@ void connection::on_written(int status, std::size_t size) {
   if (may_read_) resume_reading();
 }
 
-void connection::half_close() {
-  if (idlewheel::half_close(stream()) != 0) close("peer closed");
+void connection::say_goodbye() {
+  if (closing() || std::exchange(goodbye_, true)) return;
+  if (idlewheel::half_close(stream()) != 0) return close("peer closed");
+  timeouts_.enter(idlewheel::phase::closing);
 }
 
 std::chrono::nanoseconds connection::lateness(const idlewheel::expiry& out) {
@@ -123,10 +124,19 @@ std::chrono::nanoseconds connection::lateness(const idlewheel::expiry& out) {
 
 idlewheel::verdict connection::on_timeout(const idlewheel::expiry& out) noexcept {
   using idlewheel::expiry_reason;
+  if (out.reason == expiry_reason::drain && !sending_ && !goodbye_) {
+    decide(idlewheel::name_of(out.reason), lateness(out));
+    on_drain();
+    return closing() ? idlewheel::verdict::close() : idlewheel::verdict::linger();
+  }
   reset_ = out.reason == expiry_reason::write_stall || out.reason == expiry_reason::rate_out ||
            out.reason == expiry_reason::peer_dead;
   close(idlewheel::name_of(out.reason), lateness(out));
   return idlewheel::verdict::close();
+}
+
+void connection::on_would_close(const idlewheel::expiry& out) noexcept {
+  owner_.on_would_close(*this, idlewheel::name_of(out.reason), lateness(out));
 }
 
 void connection::fail(int error) {

@@ -44,8 +44,12 @@ class connection : protected idlewheel::timeout_handler {
   // All that was sent has been taken by the kernel, after it was not at once.
   virtual void on_drained() {}
 
+  // The server ends and nothing is in flight: begin to end the connection gently.
+  virtual void on_drain() { say_goodbye(); }
+
   // Closes at once, for the name of what ran out; where a RST is deserved, with one.
   idlewheel::verdict on_timeout(const idlewheel::expiry& out) noexcept override;
+  void on_would_close(const idlewheel::expiry& out) noexcept override;
 
   // Copies what the kernel does not take at once. pre: !sending().
   void send(std::string_view data);
@@ -55,8 +59,10 @@ class connection : protected idlewheel::timeout_handler {
   // What is told as the reason when it closes, whoever closes it then; the first counts.
   void decide(std::string reason, std::optional<std::chrono::nanoseconds> late = std::nullopt);
 
-  // Sends what is queued, then a FIN; reads on, to see the peer's.
-  void half_close();
+  // Sends what is queued, then a FIN; reads on to see the peer's, and drops what comes before it:
+  // there is no answer any more.
+  void say_goodbye();
+  bool said_goodbye() const { return goodbye_; }
 
   void stop_reading(idlewheel::pause why);
   void resume_reading();
@@ -83,7 +89,8 @@ class connection : protected idlewheel::timeout_handler {
   bool sending_ = false;
   bool reading_ = false;
   bool may_read_ = true;  // what the protocol wants
-  bool reset_ = false;    // close with a RST
+  bool goodbye_ = false;
+  bool reset_ = false;  // close with a RST
   std::string reason_;
   std::optional<std::chrono::nanoseconds> late_;
   idlewheel::connection_timeouts timeouts_;

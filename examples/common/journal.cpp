@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -21,9 +22,27 @@ std::string dump(const ordered_json& object) {
   return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+std::string by_reason(const std::map<std::string, std::uint64_t>& counts) {
+  std::string all;
+  for (const auto& [reason, count] : counts)
+    all += fmt::format("{}{} {}", all.empty() ? "" : ", ", reason, count);
+  return all.empty() ? "none" : all;
+}
+
 constexpr const char* erase_line = "\r\033[K";
 
 }  // namespace
+
+totals& totals::operator+=(const totals& other) {
+  accepted += other.accepted;
+  open += other.open;
+  for (const auto& [reason, count] : other.closed) closed[reason] += count;
+  refreshes += other.refreshes;
+  relinks += other.relinks;
+  latest_close = std::max(latest_close, other.latest_close);
+  for (const auto& [reason, count] : other.would_close) would_close[reason] += count;
+  return *this;
+}
 
 journal::journal(std::string program, log_format format, bool quiet)
     : program_{std::move(program)},
@@ -45,6 +64,19 @@ void journal::opened(std::uint64_t id, const std::string& peer) {
     line(dump({{"event", "open"}, {"id", id}, {"peer", peer}}));
   else
     line(fmt::format("open  {} {}", id, peer));
+}
+
+void journal::would_close(std::uint64_t id, const std::string& peer, const std::string& reason,
+                          std::chrono::nanoseconds late) {
+  if (quiet_) return;
+  if (format_ == log_format::json)
+    line(dump({{"event", "would_close"},
+               {"id", id},
+               {"peer", peer},
+               {"reason", reason},
+               {"late_ms", in_ms(late)}}));
+  else
+    line(fmt::format("would close {} {} {}", id, peer, reason));
 }
 
 void journal::closed(std::uint64_t id, const std::string& peer, const closing& how) {
@@ -71,19 +103,17 @@ void journal::problem(const std::string& what) {
 void journal::summary(const totals& all) {
   status_.clear();
   if (format_ == log_format::json) {
-    line(dump({{"event", "summary"},
-               {"accepted", all.accepted},
-               {"closed", all.closed},
-               {"refreshes", all.refreshes},
-               {"relinks", all.relinks},
-               {"latest_close_ms", in_ms(all.latest_close)}}));
+    ordered_json object{{"event", "summary"},     {"accepted", all.accepted},
+                        {"closed", all.closed},   {"refreshes", all.refreshes},
+                        {"relinks", all.relinks}, {"latest_close_ms", in_ms(all.latest_close)}};
+    if (!all.would_close.empty()) object["would_close"] = all.would_close;
+    line(dump(object));
   } else {
-    std::string reasons;
-    for (const auto& [reason, count] : all.closed)
-      reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", reason, count);
+    const std::string dry =
+        all.would_close.empty() ? "" : "; would have closed: " + by_reason(all.would_close);
     line(fmt::format(
-        "summary: accepted {}; closed: {}; refreshes {}, relinks {}; latest close {:.1f} ms",
-        all.accepted, reasons.empty() ? "none" : reasons, all.refreshes, all.relinks,
+        "summary: accepted {}; closed: {}{}; refreshes {}, relinks {}; latest close {:.1f} ms",
+        all.accepted, by_reason(all.closed), dry, all.refreshes, all.relinks,
         in_ms(all.latest_close)));
   }
   flush();

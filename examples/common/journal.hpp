@@ -28,6 +28,9 @@ struct totals {
   std::uint64_t refreshes = 0;
   std::uint64_t relinks = 0;
   std::chrono::nanoseconds latest_close{0};
+  std::map<std::string, std::uint64_t> would_close;  // by reason, in a dry run
+
+  totals& operator+=(const totals& other);
 };
 
 class journal {
@@ -36,6 +39,8 @@ class journal {
 
   void listening(const std::string& address);
   void opened(std::uint64_t id, const std::string& peer);
+  void would_close(std::uint64_t id, const std::string& peer, const std::string& reason,
+                   std::chrono::nanoseconds late);  // a dry run
   void closed(std::uint64_t id, const std::string& peer, const closing& how);
   void problem(const std::string& what);  // on stderr
   void summary(const totals& all);

@@ -2,11 +2,12 @@
 // public server wants.
 //
 //   GET  /             a greeting
+//   GET  /healthz      200, and 503 while the server drains
 //   GET  /large        bytes=N of them, 16 MiB without
 //   GET  /slow         after ms=N, 1000 without
 //   POST /upload       counts what it is sent
 #include "command_line.hpp"
-#include "server.hpp"
+#include "serve.hpp"
 #include "session.hpp"
 
 int main(int argc, char** argv) {
@@ -14,7 +15,7 @@ int main(int argc, char** argv) {
   const std::string program = "http_server";
   example::server_options options;
   std::chrono::nanoseconds header = 30s, body = 300s, keep_alive = 75s, idle = 0s,
-                           write_stall = 30s, grace = 5s, linger = 5s;
+                           write_stall = 30s, grace = 5s, linger = 5s, idle_min = 0s;
   idlewheel::timeout_policy policy;
   policy.min_rate_in.bytes_per_second = policy.min_rate_out.bytes_per_second = 240;
   bool no_limits = false;
@@ -29,8 +30,11 @@ int main(int argc, char** argv) {
   limit("--body", body, "for its body; 0s never [300s]");
   limit("--keep-alive", keep_alive, "between two requests; 0s never [75s]");
   limit("--idle", idle, "silence in both directions, whatever the phase; 0s never [0s]");
+  limit(
+      "--idle-min", idle_min,
+      "what keep-alive and idle shrink to when the limit on connections is near; 0s: they do not");
   limit("--write-stall", write_stall, "for a peer that takes nothing of a response [30s]");
-  limit("--linger", linger, "for the peer's FIN after ours [5s]");
+  example::add_duration(app, "--linger", linger, 1ms, "1ms", "for the peer's FIN after ours [5s]");
   app.add_option("--min-rate-in", policy.min_rate_in.bytes_per_second,
                  "bytes per second that a body has to come with; 0 any")
       ->type_name("N")
@@ -47,6 +51,7 @@ int main(int argc, char** argv) {
   policy.body = body;
   policy.keep_alive = keep_alive;
   policy.idle = idle;
+  policy.idle_min = idle_min;
   policy.write_stall = write_stall;
   policy.linger = linger;
   policy.min_rate_in.grace = policy.min_rate_out.grace = grace;

@@ -39,6 +39,13 @@ std::optional<std::uint64_t> number(std::string_view target, std::string_view na
   return n;
 }
 
+// A request may name us before the path: "http://us/path" (RFC 9112, 3.2.2).
+std::string_view path_of(std::string_view target) {
+  if (!boost::beast::iequals(target.substr(0, 7), "http://")) return target;
+  const std::size_t path = target.find('/', 7);
+  return path == std::string_view::npos ? "/" : target.substr(path);
+}
+
 }  // namespace
 
 session::session(example::server& owner, std::uint64_t id, const idlewheel::timeout_policy& policy)
@@ -50,13 +57,12 @@ session::session(example::server& owner, std::uint64_t id, const idlewheel::time
       }} {}
 
 void session::on_bytes(const char* data, std::size_t size) {
-  if (goodbye_) return;  // nobody listens any more
   in_.append(data, size);
   advance();
 }
 
 void session::advance() {
-  while (!closing() && !goodbye_ && !slow_.armed()) {
+  while (!closing() && !said_goodbye() && !slow_.armed()) {
     if (responding_) {
       while (left_ != 0 && !sending() && !closing()) {
         const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(left_, filler().size()));
@@ -67,6 +73,7 @@ void session::advance() {
       responding_ = false;
       request_.reset();
       if (!keep_alive_) return say_goodbye();
+      skip_empty_lines();
       if (in_.empty()) timeouts().enter(phase::keep_alive);
     }
     if (!parse()) return;
@@ -74,10 +81,12 @@ void session::advance() {
   }
 }
 
+// Between requests they are none, and move nothing (RFC 9112, 2.2).
+void session::skip_empty_lines() { in_.erase(0, in_.find_first_not_of("\r\n")); }
+
 bool session::parse() {
   if (!request_) {
-    // An empty line between requests is none, and moves nothing (RFC 9112, 2.2).
-    in_.erase(0, in_.find_first_not_of("\r\n"));
+    skip_empty_lines();
     if (in_.empty()) return false;
     if (timeouts().in() != phase::header) timeouts().enter(phase::header);
     request_.emplace();
@@ -94,9 +103,16 @@ bool session::parse() {
     return false;
   }
   if (request_->is_done()) return true;
+  // What the parser sets no limit to: chunk extensions and trailers that never end.
+  if (in_.size() > most_header) {
+    refuse(431);
+    return false;
+  }
   if (request_->is_header_done() && timeouts().in() == phase::header) {
     timeouts().enter(phase::body);
-    if (request_->get()[http::field::expect] == "100-continue" && !sending())
+    const auto& request = request_->get();
+    if (request.version() >= 11 && !sending() &&
+        boost::beast::iequals(request[http::field::expect], "100-continue"))
       send("HTTP/1.1 100 Continue\r\n\r\n");
   }
   return false;
@@ -106,9 +122,13 @@ void session::handle() {
   timeouts().enter(phase::handling);
   const auto& request = request_->get();
   keep_alive_ = request.keep_alive();
-  const std::string_view target{request.target().data(), request.target().size()};
+  if (request.version() >= 11 && request.count(http::field::host) != 1)
+    return respond(400, "Host?\n");
+  const std::string_view target = path_of({request.target().data(), request.target().size()});
   const std::string_view path = target.substr(0, target.find('?'));
   if (path == "/") return respond(200, "hello\n");
+  if (path == "/healthz")
+    return owner().draining() ? respond(503, "draining\n") : respond(200, "ok\n");
   if (path == "/upload") return respond(200, fmt::format("{} bytes\n", request.body()));
   if (path == "/large") {
     const auto bytes = number(target, "bytes", 16 << 20);
@@ -126,6 +146,7 @@ void session::handle() {
 }
 
 void session::respond(int status, std::string_view text, std::uint64_t size) {
+  if (owner().draining()) keep_alive_ = false;
   const bool head = request_ && request_->get().method() == http::verb::head;
   std::string ends = "Connection: close\r\n";
   if (keep_alive_) {
@@ -154,13 +175,6 @@ void session::refuse(int status) {
   say_goodbye();
 }
 
-void session::say_goodbye() {
-  if (closing()) return;
-  goodbye_ = true;
-  half_close();
-  timeouts().enter(phase::closing);
-}
-
 idlewheel::verdict session::on_timeout(const idlewheel::expiry& out) noexcept {
   const bool late_request =
       out.reason == expiry_reason::header || out.reason == expiry_reason::body ||
@@ -170,10 +184,8 @@ idlewheel::verdict session::on_timeout(const idlewheel::expiry& out) noexcept {
   keep_alive_ = false;
   decide(idlewheel::name_of(out.reason), lateness(out));
   respond(408, "");
-  if (closing()) return idlewheel::verdict::close();
-  goodbye_ = true;
-  half_close();
-  return idlewheel::verdict::linger();
+  say_goodbye();
+  return closing() ? idlewheel::verdict::close() : idlewheel::verdict::linger();
 }
 
 }  // namespace http_server

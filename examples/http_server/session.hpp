@@ -25,11 +25,11 @@ class session final : public example::connection {
 
   void advance();  // as far as bytes, responses and the peer allow
   bool parse();    // a whole request is there
+  void skip_empty_lines();
   void handle();
   void respond(int status, std::string_view text, std::uint64_t size);
   void respond(int status, std::string_view text) { respond(status, text, text.size()); }
   void refuse(int status);  // and end the connection
-  void say_goodbye();       // half-close, and let the peer read our last words
 
   const idlewheel::timeout_policy& policy_;
   std::string in_;  // received and not parsed yet
@@ -37,7 +37,6 @@ class session final : public example::connection {
   std::uint64_t left_ = 0;  // of the body that is being sent
   bool responding_ = false;
   bool keep_alive_ = true;
-  bool goodbye_ = false;
   idlewheel::timer slow_;
 };
 

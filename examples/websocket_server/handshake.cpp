@@ -51,23 +51,22 @@ answer respond(int status, std::string_view type, std::string_view body,
                               body.size(), more_headers, body)};
 }
 
-handshake::handshake() {
-  request_.eager(true);
-  request_.header_limit(most_header);
-}
+handshake::handshake() { request_.header_limit(most_header); }
 
 std::optional<answer> handshake::take(std::string& in) {
   boost::beast::error_code ec;
-  while (!in.empty() && !request_.is_done() && !ec)
+  while (!in.empty() && !request_.is_header_done() && !ec)
     in.erase(0, request_.put(boost::asio::buffer(in), ec));
   if (ec && ec != http::error::need_more)
     return respond(ec == http::error::header_limit ? 431 : 400, "text/plain", "");
-  if (!request_.is_done()) return std::nullopt;
-  return decide();
+  if (request_.is_header_done()) return decide();
+  return std::nullopt;
 }
 
 answer handshake::decide() const {
   const auto& request = request_.get();
+  if (request_.chunked() || request_.content_length_remaining().value_or(0) != 0)
+    return respond(400, "text/plain", "no body here\n");
   if (request.method() != http::verb::get) return respond(405, "text/plain", "", "Allow: GET\r\n");
   if (!http::token_list{request[http::field::upgrade]}.exists("websocket")) {
     if (request.target() == "/") return respond(200, "text/html; charset=utf-8", page);

@@ -4,7 +4,7 @@
 //   GET /       a page that makes a browser a client
 //   GET /echo   the WebSocket
 #include "command_line.hpp"
-#include "server.hpp"
+#include "serve.hpp"
 #include "session.hpp"
 
 int main(int argc, char** argv) {
@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   limit("--write-stall", write_stall, "for a peer that takes nothing of its echo [30s]");
   limit("--max-age", max_age, "a connection's life; 0s for ever [0s]");
   limit("--age-grace", age_grace, "for the peer to end it then [10s]");
-  limit("--linger", linger, "for the peer's end after ours [5s]");
+  example::add_duration(app, "--linger", linger, 1ms, "1ms", "for the peer's end after ours [5s]");
   app.add_option("--max-message", limits.most_message, "bytes in a message")
       ->type_name("N")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))

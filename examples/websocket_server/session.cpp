@@ -55,7 +55,6 @@ session::session(example::server& owner, std::uint64_t id, const limits& all)
     : connection{owner, id, all.opening, phase::handshake}, limits_{all} {}
 
 void session::on_bytes(const char* data, std::size_t size) {
-  if (goodbye_) return;  // nobody listens any more
   if (frames_) return receive({data, size});
   in_.append(data, size);
   open();
@@ -106,18 +105,19 @@ void session::flush() {
     if (wslay_event_send(frames_.get()) != 0) return close("error out of memory");
     send(out_);
   }
-  if (sending() || closing() || goodbye_) return;
+  if (sending() || closing() || said_goodbye()) return;
   if (wslay_event_get_close_sent(frames_.get()) == 0) return;
   // Ours is out. The peer's has come, or what it sent was no WebSocket and is read no further.
   if (wslay_event_get_close_received(frames_.get()) == 0) {
     if (wslay_event_get_read_enabled(frames_.get()) != 0) return;
     decide(fmt::format("refused {}", wslay_event_get_status_code_sent(frames_.get())));
   }
+  if (!ends_for_.empty()) decide(ends_for_);
   say_goodbye();
 }
 
 void session::on_drained() {
-  if (frames_ && !goodbye_) flush();
+  if (frames_ && !said_goodbye()) flush();
 }
 
 void session::on_ping_due() noexcept {
@@ -126,7 +126,7 @@ void session::on_ping_due() noexcept {
 }
 
 void session::on_age_due() noexcept {
-  decide(idlewheel::name_of(expiry_reason::max_age));
+  ends_for_ = idlewheel::name_of(expiry_reason::max_age);
   begin_close(WSLAY_CODE_GOING_AWAY, "long enough");
 }
 
@@ -135,18 +135,18 @@ void session::begin_close(std::uint16_t code, std::string_view why) {
   flush();
 }
 
-void session::say_goodbye() {
-  if (closing()) return;
-  goodbye_ = true;
-  half_close();
-  if (!closing()) timeouts().enter(phase::closing);
+void session::on_drain() {
+  if (frames_)
+    begin_close(WSLAY_CODE_GOING_AWAY, "restarting");
+  else
+    say_goodbye();
 }
 
 idlewheel::verdict session::on_timeout(const idlewheel::expiry& out) noexcept {
   // Who is there is told, and given the time to answer; who never sent a byte, or is gone, is not.
   const bool slow_request = out.reason == expiry_reason::handshake && received() != 0;
   const bool silent = frames_ && out.reason == expiry_reason::message_idle;
-  if (goodbye_ || sending() || !(slow_request || silent)) return connection::on_timeout(out);
+  if (said_goodbye() || sending() || !(slow_request || silent)) return connection::on_timeout(out);
   decide(idlewheel::name_of(out.reason), lateness(out));
   if (silent) {
     begin_close(WSLAY_CODE_GOING_AWAY, "idle");

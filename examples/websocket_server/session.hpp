@@ -34,6 +34,7 @@ class session final : public example::connection {
 
   void on_bytes(const char* data, std::size_t size) override;
   void on_drained() override;
+  void on_drain() override;
   idlewheel::verdict on_timeout(const idlewheel::expiry& out) noexcept override;
   void on_ping_due() noexcept override;
   void on_age_due() noexcept override;
@@ -44,7 +45,6 @@ class session final : public example::connection {
   void flush();  // as much as the peer takes
   void queue(std::uint8_t opcode, std::string_view data);
   void begin_close(std::uint16_t code, std::string_view why);
-  void say_goodbye();  // half-close, and wait for the peer's
 
   std::optional<handshake> handshake_{std::in_place};
   std::unique_ptr<wslay_event_context, free_frames> frames_;
@@ -52,7 +52,7 @@ class session final : public example::connection {
   std::string in_;        // of the handshake, not parsed yet
   std::string_view got_;  // of this read, not yet taken by frames_
   std::string out_;       // frames on their way to send()
-  bool goodbye_ = false;
+  std::string ends_for_;  // why we have asked the peer to close
 };
 
 }  // namespace websocket_server

@@ -28,6 +28,10 @@ std::uint32_t saturated(std::uint64_t n) noexcept {
 // How often a queue is looked at that keeps a connection from leaving.
 constexpr std::chrono::milliseconds look_while_draining{100};
 
+constexpr std::chrono::seconds wait_for_unread{1};  // in a drain
+
+constexpr unsigned most_missed = 255;  // what validate() allows
+
 constexpr std::uint32_t most_pings = 0xffff;  // bytes of pings that the peer has not taken yet
 
 }  // namespace
@@ -91,7 +95,14 @@ void connection_timeouts::stop() noexcept {
 
 void connection_timeouts::set_policy(const timeout_policy& policy) noexcept {
   if (stopped_) return;
+  const instant now = host().now();
+  // What was not counted until now is not demanded for that time.
+  if (policy.min_rate_in.bytes_per_second != policy_->min_rate_in.bytes_per_second) in_since_ = now;
+  if (policy.min_rate_out.bytes_per_second != policy_->min_rate_out.bytes_per_second)
+    out_since_ = std::max<instant>(out_since_, now);
   policy_ = &policy;
+  looked_half_ = false;
+  if (age_warned_ && ages_at() > now) age_warned_ = false;
   arm_soonest();
 }
 
@@ -167,6 +178,13 @@ void connection_timeouts::resume_reading() noexcept {
   pause_ = pause::none;
 }
 
+// The last stamp, with what its turn's stall says about it: the rest of this is over.
+void connection_timeouts::settle_last_read() noexcept {
+  const instant read = host().latest(last_read_);
+  in_since_ = later(in_since_, between(last_read_, read));
+  last_read_ = read;
+}
+
 void connection_timeouts::credit_in(std::size_t n) noexcept {
   in_since_ = in_since_.later_within(seconds_for(n, policy_->min_rate_in), last_read_);
 }
@@ -188,7 +206,8 @@ instant connection_timeouts::peers_clock(instant since) const noexcept {
 void connection_timeouts::settle_pause() noexcept {
   const timespan lasted = between(paused_since_, host().now());
   const auto moved = [&](instant since) { return stood_still(since, lasted); };
-  last_read_ = moved(host().latest(last_read_));
+  settle_last_read();
+  last_read_ = moved(last_read_);
   last_message_ = moved(last_message_);
   request_since_ = moved(request_since_);
   in_since_ = moved(in_since_);
@@ -200,8 +219,7 @@ void connection_timeouts::settle_pause() noexcept {
 
 // 0 to 1, this connection's own.
 double connection_timeouts::spread() const noexcept {
-  return mixed(static_cast<std::uint64_t>(instant{born_}.time_since_epoch().count()) ^
-               reinterpret_cast<std::uintptr_t>(this));
+  return mixed(reinterpret_cast<std::uintptr_t>(this));
 }
 
 instant connection_timeouts::ages_at() const noexcept {
@@ -254,13 +272,15 @@ connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
   }
 
   if (silence) {
-    const instant heard_last = peers_clock(read);
+    // Who was told to linger, without a limit for it, has these anew.
+    const instant at_least = counted_ ? instant{phase_since_} : instant::min();
+    const instant heard_last = std::max(peers_clock(read), at_least);
     all.add_moved_by_reads(act::limit, expiry_reason::idle, idle_limit(p.idle),
                            std::max(heard_last, delivery));
     all.add_moved_by_reads(act::limit, expiry_reason::read_idle, idle_limit(p.read_idle),
                            heard_last);
     all.add_limit(expiry_reason::message_idle, idle_limit(p.message_idle),
-                  peers_clock(last_message_));
+                  std::max(peers_clock(last_message_), at_least));
     if (!pinged())
       all.add_moved_by_reads(act::ping, {}, p.ping_after, heard_last);
     else
@@ -269,16 +289,21 @@ connection_timeouts::schedule connection_timeouts::soonest() const noexcept {
   }
 
   if (outstanding_ != 0) {
-    const instant stands = std::max<instant>(out_since_, delivery);
+    instant stands = std::max<instant>(out_since_, delivery);
+    if (counted_) stands = std::max<instant>(stands, phase_since_);
     // Half way, so that progress without a date is dated half a limit too late at most.
     if (!looked_half_)
       all.add(act::look, {}, std::chrono::nanoseconds{p.write_stall.count_ns() / 2}, stands);
     all.add_limit(expiry_reason::write_stall, p.write_stall, stands);
-    if (p.min_rate_out.bytes_per_second != 0)
+    if (p.min_rate_out.bytes_per_second != 0 && !counted_) {
+      if (!looked_half_)
+        all.add(act::look, {}, std::chrono::nanoseconds{p.min_rate_out.grace.count_ns() / 2},
+                out_since_);
       all.add_limit(expiry_reason::rate_out, p.min_rate_out.grace, out_since_);
+    }
   }
 
-  if (p.max_age > timespan{}) {
+  if (p.max_age > timespan{} && silence && !counted_) {
     const instant aged = ages_at();
     const bool warn = p.age_grace > timespan{} && !age_warned_;
     all.only_reads = false;
@@ -341,13 +366,14 @@ void connection_timeouts::on_timer() noexcept {
   if (judged_from(out) > now) return arm_soonest();
   switch (out.what) {
     case act::limit:
-      if (out.reason == expiry_reason::peer_dead && missed_ + 1u < policy_->missed) {
+      if (out.reason == expiry_reason::peer_dead &&
+          missed_ + 1u < std::min(policy_->missed, most_missed)) {
         ++missed_;
         return send_ping();
       }
       if (waits_for_turn(out)) return arm_soonest();
-      // What was sent before we asked to leave is read first.
-      if (out.reason == expiry_reason::drain && waiting && now < reaper().grace_ends()) {
+      // What was sent before we asked to leave is read first; of who never stops, not for ever.
+      if (out.reason == expiry_reason::drain && waiting && now < later(out.due, wait_for_unread)) {
         no_verdict_before_ = later(now, std::chrono::nanoseconds{1});
         return arm_soonest();
       }
@@ -362,6 +388,8 @@ void connection_timeouts::on_timer() noexcept {
       break;
     case act::age_warning:
       age_warned_ = true;
+      // The grace counts from here, however late this comes.
+      born_ = later(born_, between(ages_at(), host().now()));
       if (!survives([this] { handler_->on_age_due(); })) return;
       break;
     case act::look:
@@ -381,7 +409,7 @@ bool connection_timeouts::look_again() noexcept {
   else
     note_untold_writes(seen, now);
   const bool waiting = seen.unread.value_or(0) != 0 && pause_ == pause::none;
-  if (phase_ == phase::keep_alive && (waiting || outstanding_ != 0)) phase_since_ = now;
+  if (phase_ == phase::keep_alive && (unread_ != 0 || outstanding_ != 0)) phase_since_ = now;
   return waiting;
 }
 
@@ -397,7 +425,8 @@ void connection_timeouts::note_arrival(const socket_look& seen, instant now) noe
     arrival = seen.last_arrival.value_or(arrival);
   unread_ = static_cast<std::uint32_t>(unread);
   if (arrival <= last_read_) return;
-  last_read_ = arrival;
+  settle_last_read();
+  last_read_ = std::max(last_read_, arrival);
   if (pinged() && arrival > instant{ping_at_})
     heard_ = program_reads() ? heard::since_ping : heard::never;
 }
@@ -422,6 +451,7 @@ void connection_timeouts::note_untold_writes(const socket_look& seen, instant no
   if (written_ - taken <= most_pings) return;  // the same, or our pings are still on their way
   written_ = taken;
   note_taken(0, seen.last_delivery.value_or(now));
+  if (pinged()) ping_at_ = std::max<instant>(ping_at_, last_delivery_);  // it may wait behind that
 }
 
 void connection_timeouts::note_taken(std::uint64_t bytes, instant when) noexcept {

@@ -82,6 +82,7 @@ void timeout_policy::validate() const {
   want_within({"body", body}, {"request", request});
   want_before({"ping_after", ping_after}, {"idle", idle});
   want_before({"ping_after", ping_after}, {"read_idle", read_idle});
+  want_before({"ping_after", ping_after}, {"message_idle", message_idle});
   want_partner({"ping_after", ping_after}, {"ping_timeout", ping_timeout});
   want_partner({"ping_timeout", ping_timeout}, {"ping_after", ping_after});
   want_partner({"age_grace", age_grace}, {"max_age", max_age});

@@ -52,6 +52,12 @@ TEST_P(Heartbeat, TheNextPingIsDueAfterTheAnswerHoweverLongTheTimeout) {
   }
 }
 
+TEST_P(Heartbeat, MorePingsThanMayBeMissedIsAsManyAsMay) {
+  peer p{time, {.ping_after = 10s, .ping_timeout = 1s, .missed = 1000}};
+  time.advance(10s + 1000s);
+  expect_asked(p.handler, expiry_reason::peer_dead, at(10s + 255s));
+}
+
 TEST_P(Heartbeat, AByteInTheKernelAnswers) {
   peer p{time, policy};
   time.advance(14s);

@@ -165,6 +165,101 @@ TEST_P(Age, Case108_IsSpreadAndNeverAboveTheLimit) {
   EXPECT_GT(*moments.rbegin(), at(97s));
 }
 
+TEST_P(Age, ItsGraceCountsFromTheWarningHoweverLateThatCame) {
+  {
+    manual_wheel host{{.tick = 1ms, .refresh = GetParam()}};
+    peer p{host, {.max_age = 10s, .age_grace = 5s, .age_jitter = 0}};
+    host.advance(9s);
+    host.block(20s);
+    host.advance(4999ms);
+    EXPECT_EQ(p.handler.aged, std::vector{at(29s)});
+    EXPECT_FALSE(p.handler.closed());
+    host.advance(2ms);
+    expect_asked(p.handler, expiry_reason::max_age, at(34s));
+  }
+  manual_wheel host{{.tick = 1ms, .refresh = GetParam()}};
+  peer p{host, {.idle = 9s, .max_age = 10s, .age_grace = 5s, .age_jitter = 0}};
+  p.handler.answer = [&](const expiry& e) {
+    return e.reason == expiry_reason::idle ? verdict::extend(30s) : verdict::close();
+  };
+  host.advance(9s);
+  ASSERT_EQ(p.handler.asked.size(), 1u);
+  host.advance(5s);
+  p.say();
+  host.advance(25s);
+  p.say();
+  EXPECT_EQ(p.handler.aged, std::vector{at(39s)});
+  host.advance(5s);
+  EXPECT_EQ(p.handler.when.back(), at(44s));
+}
+
+TEST_P(Age, AWarnedConnectionThatIsGivenALongerLifeIsWarnedAgain) {
+  const timeout_policy longer{.max_age = 100s, .age_grace = 5s, .age_jitter = 0};
+  peer p{time, {.max_age = 10s, .age_grace = 5s, .age_jitter = 0}};
+  time.advance(11s);
+  p.timeouts->set_policy(longer);
+  time.advance(100s);
+  EXPECT_EQ(p.handler.aged, (std::vector{at(10s), at(100s)}));
+  expect_asked(p.handler, expiry_reason::max_age, at(105s));
+}
+
+// Whatever it was that ran out, lingering is lingering.
+TEST_P(Age, WhoLingersIsAskedAgainByTheLingerOnly) {
+  struct way {
+    timeout_policy policy;
+    phase in;
+    std::chrono::seconds asked;
+    bool writes = false;
+  };
+  const way ways[] = {
+      {{.max_age = 10s, .age_jitter = 0, .linger = 5s}, phase::upgraded, 10s},
+      {{.max_age = 10s, .age_grace = 2s, .age_jitter = 0, .linger = 5s}, phase::upgraded, 12s},
+      {{.header = 8s, .max_age = 10s, .age_jitter = 0, .linger = 5s}, phase::header, 8s},
+      {{.header = 8s, .max_age = 10s, .age_grace = 1s, .age_jitter = 0, .linger = 5s},
+       phase::header,
+       8s},
+      {{.idle = 8s, .linger = 5s}, phase::upgraded, 8s},
+      {{.write_stall = 8s, .linger = 5s}, phase::upgraded, 8s, true},
+      {{.min_rate_out = {.bytes_per_second = 100, .grace = 4s}, .linger = 5s},
+       phase::upgraded,
+       4s,
+       true},
+      {{.ping_after = 5s, .ping_timeout = 3s, .linger = 5s}, phase::upgraded, 8s},
+  };
+  for (const way& w : ways) {
+    manual_wheel host{{.tick = 1ms, .refresh = GetParam()}};
+    peer p{host, w.policy};
+    p.timeouts->enter(w.in);
+    if (w.writes) {
+      p.timeouts->on_write(10'000);
+      p.look() = {.unsent = 10'000};
+    }
+    p.handler.answer = [&](const expiry&) {
+      return p.handler.asked.size() == 1 ? verdict::linger() : verdict::close();
+    };
+    host.advance(1min);
+    ASSERT_EQ(p.handler.asked.size(), 2u);
+    EXPECT_EQ(p.handler.when[0], later(at(0s), w.asked));
+    EXPECT_EQ(p.handler.when[1], later(at(5s), w.asked)) << name_of(p.handler.asked[1].reason);
+    EXPECT_TRUE(p.handler.aged.size() <= (w.policy.age_grace > timespan{} ? 1u : 0u));
+  }
+}
+
+TEST_P(Age, WithoutALingerTheLimitsOfSilenceBeginAnew) {
+  for (const timeout_policy& policy :
+       {idle_of(8s), timeout_policy{.read_idle = 8s}, timeout_policy{.message_idle = 8s},
+        timeout_policy{.idle = 8s, .max_age = 9s, .age_jitter = 0}}) {
+    manual_wheel host{{.tick = 1ms, .refresh = GetParam()}};
+    peer p{host, policy};
+    p.handler.answer = [&](const expiry&) {
+      return p.handler.asked.size() == 1 ? verdict::linger() : verdict::close();
+    };
+    host.advance(1min);
+    ASSERT_EQ(p.handler.asked.size(), 2u);
+    EXPECT_EQ(p.handler.when[1], at(16s));
+  }
+}
+
 TEST_P(Age, SetLaterCountsFromTheStart) {
   const timeout_policy aged{.max_age = 10s, .age_jitter = 0};
   peer p{time, {}};

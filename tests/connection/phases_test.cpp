@@ -245,6 +245,21 @@ TEST_P(Phases, InEachStateTheConnectionEndsByItsOwnLimit) {
   }
 }
 
+// The next request waits in the kernel while we are busy with something of our own.
+TEST_P(Phases, KeepAliveDoesNotRunWhileARequestWaitsForOurPause) {
+  peer p{time, {.keep_alive = 10s}};
+  p.timeouts->enter(phase::keep_alive);
+  p.timeouts->pause_reading(pause::ours);
+  p.look() = {.unread = 100, .last_arrival = at(1s)};
+  time.advance(1min);
+  EXPECT_FALSE(p.handler.closed());
+  p.look() = {};
+  p.timeouts->resume_reading();
+  p.say();
+  time.advance(20s);
+  EXPECT_TRUE(p.handler.closed());
+}
+
 IDLEWHEEL_IN_BOTH_MODES(Phases);
 
 }  // namespace

@@ -107,6 +107,83 @@ TEST_P(Transfers, ARateIsNotDemandedForATurnThatStalled) {
   expect_asked(p.handler, expiry_reason::rate_in, at(10s));
 }
 
+// A turn that stalled, and then reads.
+TEST_P(Transfers, AStallIsNotChargedOnceTheUploadGoesOn) {
+  for (const bool pauses : {false, true}) {
+    manual_wheel host{{.tick = 1ms, .refresh = GetParam()}};
+    peer p{host, {.min_rate_in = {.bytes_per_second = 240, .grace = 2s}}};
+    p.timeouts->enter(phase::body);
+    host.poll();
+    host.block(3s);
+    p.timeouts->on_read(1000);
+    host.turn();
+    if (pauses) {
+      p.timeouts->pause_reading(pause::ours);
+      host.advance(1s);
+      p.timeouts->resume_reading();
+    }
+    for (int i = 0; i < 300; ++i) {
+      host.advance(100ms);
+      ASSERT_FALSE(p.handler.closed()) << i;
+      p.say(30);
+    }
+  }
+}
+
+TEST_P(Transfers, ARateThatIsTurnedOnLaterIsDemandedFromThen) {
+  const timeout_policy off{.body = 300s};
+  const timeout_policy in{.body = 300s, .min_rate_in = {.bytes_per_second = 240, .grace = 5s}};
+  const timeout_policy out{.body = 300s, .min_rate_out = {.bytes_per_second = 1000, .grace = 5s}};
+  {
+    peer p{time, off};
+    p.timeouts->enter(phase::body);
+    for (int i = 0; i < 60; ++i) {
+      time.advance(1s);
+      p.say(1000);
+    }
+    p.timeouts->set_policy(in);
+    time.advance(4999ms);
+    EXPECT_FALSE(p.handler.closed());
+    time.advance(100ms);
+    EXPECT_TRUE(p.handler.closed());
+  }
+  peer p{time, off};
+  p.timeouts->enter(phase::body);
+  p.timeouts->on_write(1'000'000);
+  p.look() = {.unsent = 1'000'000};
+  time.advance(30s);
+  p.timeouts->set_policy(out);
+  time.advance(4999ms);
+  EXPECT_FALSE(p.handler.closed());
+  time.advance(100ms);
+  EXPECT_TRUE(p.handler.closed());
+}
+
+TEST_P(Transfers, UndatedProgressUnderARateIsDatedHalfAGraceTooLateAtMost) {
+  peer p{time, {.min_rate_out = {.bytes_per_second = 1000, .grace = 4s}}};
+  p.timeouts->on_write(1'000'000);
+  p.look() = {.unsent = 1'000'000};
+  time.advance(100ms);
+  p.look() = {.unsent = 990'000};
+  time.advance(1min);
+  ASSERT_TRUE(p.handler.closed());
+  EXPECT_LE(p.handler.when[0], at(6s));
+}
+
+TEST_P(Transfers, BehindUntoldWritesThatMoveAnUnansweredPingIsNoDeath) {
+  peer p{time, {.ping_after = 30s, .ping_timeout = 20s}};
+  std::uint64_t taken = 1'000'000;
+  for (int i = 0; i < 100; ++i) {
+    p.look() = {.unsent = 50'000, .last_delivery = time.now(), .acknowledged = taken += 100'000};
+    time.advance(1s);
+    ASSERT_FALSE(p.handler.closed()) << i;
+  }
+  EXPECT_EQ(p.handler.pings.size(), 1u);
+  time.advance(1min);
+  ASSERT_TRUE(p.handler.closed());
+  EXPECT_LE(p.handler.when[0], at(140s));
+}
+
 TEST_P(Transfers, WhereNobodyCanTellThereIsNoWriteStall) {
   peer p{time, {.write_stall = 10s, .min_rate_out = slow}};
   p.timeouts->on_write(1000);

@@ -272,10 +272,13 @@ TEST_P(EchoServerSignal, ClosesWhatIsOpenSaysSoAndExits0) {
   ASSERT_TRUE(b.echoes("b"));
   server.signal(GetParam());
   for (client* c : {&a, &b}) EXPECT_EQ(c->wait_for_end(patience), client::end::closed);
+  a.close();
+  b.close();
   const auto lines = server.rest();
   ASSERT_GE(lines.size(), 3u);
-  EXPECT_EQ(json::parse(lines[lines.size() - 2])["reason"], "shutdown");
-  EXPECT_EQ(json::parse(lines.back())["closed"], json({{"shutdown", 2}}));
+  const std::string reason = GetParam() == SIGINT ? "shutdown" : "drain";
+  EXPECT_EQ(json::parse(lines[lines.size() - 2])["reason"], reason);
+  EXPECT_EQ(json::parse(lines.back())["closed"], json({{reason, 2}}));
   const auto how = server.wait();
   EXPECT_EQ(how.exit_status, 0);
   EXPECT_EQ(how.err, "");

@@ -254,6 +254,106 @@ TEST_P(HttpServer, BehindASlowHandlerNothingIsReadHoweverMuchIsSent) {
   EXPECT_LT(taken, 50'000'000u) << "the kernel's buffers hold less";
 }
 
+TEST_P(HttpServer, AnEmptyLineAfterARequestLeavesNoLimitOff) {
+  http_server server{arguments({"--keep-alive", "300ms", "--header", "60s"})};
+  client c{server.host(), server.port()};
+  c.send(get("/") + "\r\n");
+  EXPECT_EQ(one_of(c).body, "hello\n");
+  EXPECT_EQ(all_of(c), "");
+  EXPECT_EQ(server.next_reason(), "keep_alive");
+}
+
+TEST_P(HttpServer, NoPartOfARequestMakesItGrow) {
+  http_server server{arguments({"--min-rate-in", "0"})};
+  const std::string chunked =
+      "POST /upload HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string& endless : {chunked + "1;a=", chunked + "0\r\nX: "}) {
+    client c{server.host(), server.port()};
+    c.send(endless);
+    const std::string more(1 << 20, 'x');
+    for (int i = 0; i < 60; ++i) c.send(more);  // until it is refused; then nobody takes it
+    EXPECT_NE(c.wait_for_end(patience), client::end::neither);
+    c.close();
+    EXPECT_EQ(server.next_reason(), "status 431");
+  }
+  EXPECT_LT(server.resident(), 50u * 1024 * 1024);
+}
+
+TEST_P(HttpServer, AfterASlowHandlerWhoDoesNotReadIsIdleAsEver) {
+  http_server server{arguments({"--idle", "500ms", "--write-stall", "0s", "--min-rate-out", "0"})};
+  client c{server.host(), server.port()};
+  c.send(get("/slow?ms=50") + get("/large?bytes=100000000"));
+  EXPECT_EQ(server.next_reason(), "idle");
+}
+
+TEST_P(HttpServer, KeepsTheSmallRulesOfHttp) {
+  http_server server{arguments()};
+  client c{server.host(), server.port()};
+  c.send("POST /upload HTTP/1.1\r\nHost: t\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n");
+  EXPECT_EQ(one_of(c).status(), 100);
+  c.send("x");
+  EXPECT_EQ(one_of(c).body, "1 bytes\n");
+  c.send("GET http://t/ HTTP/1.1\r\nHost: t\r\n\r\n");
+  EXPECT_EQ(one_of(c).body, "hello\n");
+  c.send("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(one_of(c).status(), 400);
+  client old{server.host(), server.port()};
+  old.send("POST /upload HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx");
+  EXPECT_EQ(one_of(old).status(), 200);
+}
+
+// Draining ----------------------------------------------------------------------------------------
+
+TEST_P(HttpServer, DrainingAnswersWhatWasReadAndCutsNoReply) {
+  http_server server{arguments({"--drain-window", "100ms", "--lame-duck", "300ms"})};
+  client idle{server.host(), server.port()}, slow{server.host(), server.port()},
+      large{server.host(), server.port()};
+  idle.send(get("/healthz"));
+  EXPECT_EQ(one_of(idle).body, "ok\n");
+  slow.send(get("/slow?ms=800"));
+  constexpr std::size_t size = 50'000'000;
+  large.send(get("/large?bytes=" + std::to_string(size)));
+  const std::string begin = large.receive(1000);
+  server.signal(SIGTERM);
+  EXPECT_EQ(idle.wait_for_end(patience), client::end::closed);
+  client late{server.host(), server.port()};
+  late.send(get("/healthz"));
+  const response draining = one_of(late);
+  EXPECT_EQ(draining.status(), 503);
+  EXPECT_TRUE(draining.has("Connection: close"));
+  const response answer = one_of(slow);
+  EXPECT_EQ(answer.body, "slow, but here\n");
+  EXPECT_TRUE(answer.has("Connection: close"));
+  EXPECT_EQ(all_of(slow), "");
+  // It reads slowly, for longer than the window and the lame duck.
+  std::size_t got = begin.size();
+  for (;;) {
+    const std::size_t n = large.receive(5'000'000).size();
+    got += n;
+    if (n < 5'000'000) break;
+    std::this_thread::sleep_for(100ms);
+  }
+  EXPECT_GT(got, size);
+  for (client* c : {&idle, &slow, &large, &late}) c->close();
+  EXPECT_EQ(server.wait().exit_status, 0);
+}
+
+TEST_P(HttpServer, TheGraceOfADrainEndsWhoTakesTooLong) {
+  http_server server{arguments({"--drain-window", "0s", "--drain-grace", "300ms"})};
+  client slow{server.host(), server.port()};
+  slow.send(get("/slow?ms=60000"));
+  client other{server.host(), server.port()};
+  other.send(get("/"));
+  EXPECT_EQ(one_of(other).body, "hello\n");  // so the other request has been read, too
+  const auto begin = steady::now();
+  server.signal(SIGTERM);
+  EXPECT_NE(slow.wait_for_end(patience), client::end::neither);
+  EXPECT_GE(steady::now() - begin, 300ms);
+  slow.close();
+  other.close();
+  EXPECT_EQ(server.wait().exit_status, 0);
+}
+
 TEST_P(HttpServer, RefusesWhatIsNotHttp) {
   http_server server{arguments()};
   client nonsense{server.host(), server.port()}, huge{server.host(), server.port()};

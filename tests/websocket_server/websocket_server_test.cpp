@@ -130,6 +130,7 @@ TEST(WebSocketServer, RefusesWhatIsNoHandshake) {
            refused{without("Sec-WebSocket-Key"), 400},
            refused{without("Sec-WebSocket-Version"), 426},
            refused{without("Connection"), 400},
+           refused{"GET /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;a=", 400},
            refused{"\x16\x03\x01\r\n\r\n", 400},
            refused{"GET /echo HTTP/1.1\r\nX: " + std::string(17'000, 'x'), 431},
        }) {
@@ -205,7 +206,8 @@ TEST_P(WebSocketServerTimeouts, WhoAnswersPingsAndSaysNothingIsIdleAndTold) {
 }
 
 TEST_P(WebSocketServerTimeouts, WhoDoesNotAnswerOurCloseIsWaitedForOnlySoLong) {
-  websocket_server server{arguments({"--message-idle", "300ms", "--linger", "400ms"})};
+  websocket_server server{
+      arguments({"--message-idle", "300ms", "--linger", "400ms", "--ping-after", "0s"})};
   websocket_client c{server.host(), server.port()};
   ASSERT_EQ(c.open(), 101);
   EXPECT_EQ(c.receive_frame().is, opcode::close);
@@ -294,6 +296,23 @@ TEST_P(WebSocketServerTimeouts, ALongLifeEndsWithAWarning) {
   EXPECT_EQ(c.wait_for_end(patience), closed);
   c.close();
   EXPECT_EQ(server.next_reason(), "max_age");
+}
+
+TEST_P(WebSocketServerTimeouts, DrainingTellsThePeersAndWaitsForThem) {
+  websocket_server server{arguments({"--drain-window", "100ms"})};
+  websocket_client polite{server.host(), server.port()}, rude{server.host(), server.port()};
+  ASSERT_EQ(polite.open(), 101);
+  ASSERT_EQ(rude.open(), 101);
+  server.signal(SIGTERM);
+  const frame told = polite.receive_frame();
+  EXPECT_EQ(told.is, opcode::close);
+  EXPECT_EQ(told.payload.substr(0, 2), polite.status(1001));
+  polite.send_frame({.is = opcode::close, .payload = polite.status(1001)});
+  EXPECT_EQ(polite.wait_for_end(patience), closed);
+  polite.close();
+  EXPECT_NE(rude.wait_for_end(patience), client::end::neither);
+  rude.close();
+  EXPECT_EQ(server.wait().exit_status, 0);
 }
 
 TEST(WebSocketServerOptions, WrongOnesAreRefusedInOneLine) {

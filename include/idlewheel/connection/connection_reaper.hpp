@@ -78,7 +78,8 @@ class connection_reaper {
 
   // From now on all connections leave, asked with expiry_reason::drain: the idle ones, each at a
   // moment of its own within the window, busy ones as soon as they are idle, when the window has
-  // begun to let them, and at the end of the grace whatever they are. After `hard` those that still
+  // begun to let them, and at the end of the grace whatever they are. Bytes that wait to be read
+  // put it off, for a second at most. After `hard` those that still
   // linger are asked once more. `done` is called once, when none is left, or all have been asked
   // for the last time; it may destroy the reaper. To accept no more is the program's part; who
   // still comes leaves too. A second call changes nothing and returns false. Throws

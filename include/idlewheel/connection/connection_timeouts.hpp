@@ -26,8 +26,8 @@
 //   handling     none
 //   keep_alive   keep_alive, and that only while nothing is in flight
 //   upgraded     none: the old protocol's deadlines are gone
-//   closing      linger, in place of silence and heartbeat; writes still run. When linger is off,
-//                silence runs on
+//   closing      linger, in place of silence, heartbeat and lifetime; writes still run. When linger
+//                is off those run on, after verdict::linger() anew and without lifetime
 //
 // Example
 //   struct session final : idlewheel::timeout_handler {
@@ -100,9 +100,11 @@ class connection_timeouts {
     timer_host& host = this->host();
     // With no limit on there is no timer, and no turn's end at which the host settles its stamps.
     const bool armed = reads_move_ ? host.refresh(timer_) : timer_.armed();
+    const bool rated = policy_->min_rate_in.bytes_per_second != 0;
+    if (rated && host.stalls() != 0) settle_last_read();
     last_read_ = armed ? host.poll_time() : host.now();
     heard_ = heard::since_ping;
-    if (policy_->min_rate_in.bytes_per_second != 0) credit_in(n);
+    if (rated) credit_in(n);
   }
 
   // n bytes were handed to the stream, or to the kernel. Whether the peer takes them is asked when
@@ -112,7 +114,8 @@ class connection_timeouts {
   // A whole message has arrived. O(1).
   void on_message() noexcept;
 
-  // The program itself calls this moment activity, for every limit of silence. O(1).
+  // The program itself calls this moment activity, for idle, read_idle and message_idle. It answers
+  // no ping, and nobody takes what is queued for it. O(1).
   void restart() noexcept;
 
   // The connection is in this phase from now on, a fresh clock read. Entered again, its clock starts
@@ -167,6 +170,7 @@ class connection_timeouts {
   bool leave(expiry_reason why) noexcept;  // true: it ends, and this may be gone
   void work_out_anew() noexcept;
 
+  void settle_last_read() noexcept;
   void credit_in(std::size_t n) noexcept;
   void on_timer() noexcept;
   bool look_again() noexcept;  // bytes wait that the next poll will report

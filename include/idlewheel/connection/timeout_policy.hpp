@@ -50,7 +50,8 @@ struct timeout_policy {
   timespan max_pause = std::chrono::minutes{5};
 
   transfer_rate min_rate_in{};   // of a body
-  transfer_rate min_rate_out{};  // while something is queued
+  transfer_rate min_rate_out{};  // of a queue that is not empty; one that empties between two looks
+                                 // (half a grace apart) is taken for new
 
   // Heartbeat.
   timespan ping_after{};    // ping after so much receive silence

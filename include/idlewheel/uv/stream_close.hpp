@@ -31,8 +31,8 @@ int half_close(uv_stream_t* stream) noexcept;
 // Calls uv_close(stream, closed). Returns false, and does nothing, when it is closing already.
 bool close_stream(uv_stream_t* stream, uv_close_cb closed) noexcept;
 
-// The same with a RST where libuv can: not after half_close, and over TCP only. Else as
-// close_stream.
+// The same with a RST where libuv can: over TCP only, and not while a half_close waits for its queue.
+// Else as close_stream.
 bool reset_stream(uv_stream_t* stream, uv_close_cb closed) noexcept;
 
 }  // namespace idlewheel
