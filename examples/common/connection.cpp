@@ -33,6 +33,9 @@ void connection::start() {
     peer_ = to_string(address);
   owner_.on_opened(*this);
   uv_tcp_nodelay(&tcp_, 1);
+  // What one peer may make us put into the kernel, in one turn of the loop and altogether.
+  int most_unsent = 256 * 1024;
+  uv_send_buffer_size(reinterpret_cast<uv_handle_t*>(&tcp_), &most_unsent);
   resume_reading();
 }
 

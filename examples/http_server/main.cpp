@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
   example::server_options options;
   std::chrono::nanoseconds header = 30s, body = 300s, keep_alive = 75s, idle = 0s,
                            write_stall = 30s, grace = 5s, linger = 5s, idle_min = 0s;
-  idlewheel::timeout_policy policy;
+  http_server::settings all;
+  idlewheel::timeout_policy& policy = all.policy;
   policy.min_rate_in.bytes_per_second = policy.min_rate_out.bytes_per_second = 240;
   bool no_limits = false;
 
@@ -62,7 +63,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}: {}\n", program, wrong.what());
     return 2;
   }
+  const std::string keep_alive_header = all.keep_alive();
   return example::serve(program, options, [&](example::server& owner, std::uint64_t id) {
-    return new http_server::session{owner, id, policy};
+    return new http_server::session{owner, id, all, keep_alive_header};
   });
 }

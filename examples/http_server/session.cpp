@@ -48,8 +48,19 @@ std::string_view path_of(std::string_view target) {
 
 }  // namespace
 
-session::session(example::server& owner, std::uint64_t id, const idlewheel::timeout_policy& policy)
-    : connection{owner, id, policy, phase::header}, policy_{policy}, slow_{[this] {
+std::string settings::keep_alive() const {
+  const auto seconds =
+      std::chrono::floor<std::chrono::seconds>(std::chrono::nanoseconds{policy.keep_alive});
+  return seconds.count() > 1 ? fmt::format("Connection: keep-alive\r\nKeep-Alive: timeout={}\r\n",
+                                           seconds.count() - 1)
+                             : "Connection: keep-alive\r\n";
+}
+
+session::session(example::server& owner, std::uint64_t id, const settings& all,
+                 const std::string& keep_alive)
+    : connection{owner, id, all.policy, phase::header},
+      keep_alive_header_{keep_alive},
+      slow_{[this] {
         if (closing()) return;
         respond(200, "slow, but here\n");
         advance();
@@ -148,15 +159,8 @@ void session::handle() {
 void session::respond(int status, std::string_view text, std::uint64_t size) {
   if (owner().draining()) keep_alive_ = false;
   const bool head = request_ && request_->get().method() == http::verb::head;
-  std::string ends = "Connection: close\r\n";
-  if (keep_alive_) {
-    // A little less than is enforced, so that a client that believes it never meets the close.
-    const auto seconds =
-        std::chrono::floor<std::chrono::seconds>(std::chrono::nanoseconds{policy_.keep_alive});
-    ends = seconds.count() > 1 ? fmt::format("Connection: keep-alive\r\nKeep-Alive: timeout={}\r\n",
-                                             seconds.count() - 1)
-                               : "Connection: keep-alive\r\n";
-  }
+  const std::string_view ends =
+      keep_alive_ ? std::string_view{keep_alive_header_} : "Connection: close\r\n";
   const auto reason = http::obsolete_reason(static_cast<http::status>(status));
   std::string all = fmt::format(
       "HTTP/1.1 {} {}\r\nServer: idlewheel\r\nContent-Type: text/plain\r\n{}Content-Length: "

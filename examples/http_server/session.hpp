@@ -12,9 +12,18 @@
 
 namespace http_server {
 
+struct settings {
+  idlewheel::timeout_policy policy;
+  // What we tell the client of it: a little less than is enforced, so that one that believes it never
+  // meets the close.
+  std::string keep_alive() const;
+};
+
 class session final : public example::connection {
  public:
-  session(example::server& owner, std::uint64_t id, const idlewheel::timeout_policy& policy);
+  // `keep_alive`: settings::keep_alive(), which outlives it.
+  session(example::server& owner, std::uint64_t id, const settings& all,
+          const std::string& keep_alive);
 
  private:
   using parser = boost::beast::http::request_parser<sink_body>;
@@ -31,7 +40,7 @@ class session final : public example::connection {
   void respond(int status, std::string_view text) { respond(status, text, text.size()); }
   void refuse(int status);  // and end the connection
 
-  const idlewheel::timeout_policy& policy_;
+  const std::string& keep_alive_header_;
   std::string in_;  // received and not parsed yet
   std::optional<parser> request_;
   std::uint64_t left_ = 0;  // of the body that is being sent

@@ -20,6 +20,12 @@ double mixed(std::uint64_t seed) noexcept {
   return static_cast<double>((seed ^ (seed >> 31)) >> 11) * 0x1p-53;
 }
 
+// The shorter one of those that are on.
+timespan sooner(timespan a, timespan b) noexcept {
+  if (a <= timespan{}) return b;
+  return b <= timespan{} ? a : std::min(a, b);
+}
+
 std::uint32_t saturated(std::uint64_t n) noexcept {
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(n, std::numeric_limits<std::uint32_t>::max()));
@@ -134,8 +140,11 @@ void connection_timeouts::on_write(std::size_t n) noexcept {
   }
   last_write_ = out_since_ = host().now();
   looked_half_ = false;
-  if (policy_->write_stall > timespan{} || policy_->min_rate_out.bytes_per_second != 0)
-    arm_soonest();
+  // Both are looked at half way first.
+  const transfer_rate& rate = policy_->min_rate_out;
+  const timespan new_one =
+      sooner(policy_->write_stall, rate.bytes_per_second != 0 ? rate.grace : timespan{});
+  arm_within(std::chrono::nanoseconds{new_one.count_ns() / 2}, out_since_);
 }
 
 void connection_timeouts::on_message() noexcept {
@@ -148,8 +157,41 @@ void connection_timeouts::restart() noexcept {
 
 void connection_timeouts::enter(phase next) noexcept {
   if (stopped_) return;
-  set_phase(next, host().now());
-  arm_soonest();
+  const bool silence_begins = phase_ == phase::closing;
+  const instant now = host().now();
+  set_phase(next, now);
+  if (silence_begins || reaper().draining_) return arm_soonest();
+  arm_within(shortest_of_phase(), now);
+}
+
+// What has begun with this phase; 0: nothing. What else runs has run before.
+timespan connection_timeouts::shortest_of_phase() const noexcept {
+  const timeout_policy& p = *policy_;
+  switch (phase_) {
+    case phase::handshake:
+      return p.handshake;
+    case phase::header:
+      return sooner(p.header, p.request);
+    case phase::body:
+      return sooner(sooner(p.body, p.request),
+                    p.min_rate_in.bytes_per_second != 0 ? p.min_rate_in.grace : timespan{});
+    case phase::keep_alive:
+      return reaper().idle_limit(p.keep_alive, p.idle_min, 0);
+    case phase::closing:
+      return p.linger;
+    case phase::handling:
+    case phase::upgraded:
+      break;
+  }
+  return {};
+}
+
+// A limit of this length begins now. Mostly the timer stands sooner, or is nothing that it need wait
+// for; then the wheel, and all that runs besides, is left alone.
+void connection_timeouts::arm_within(timespan length, instant now) noexcept {
+  if (length <= timespan{}) return;
+  if (!timer_.armed() || later(now, length) < host().due(timer_)) return arm_soonest();
+  reads_move_ = false;
 }
 
 void connection_timeouts::set_phase(phase next, instant now) noexcept {
@@ -340,18 +382,23 @@ void connection_timeouts::arm_soonest() noexcept {
 
 void connection_timeouts::arm(const schedule& all) noexcept {
   timer_host& host = this->host();
-  reads_move_ = all.only_reads;
   if (!all.any || host.closed()) {
+    reads_move_ = all.only_reads;
     timer_.cancel();
     return;
   }
-  const timespan moved_by_reads = reads_move_ ? all.shortest : timespan{};
   instant due = judged_from(all.first);
   // The answer to a ping begins the wait for the next one, which may be over sooner than anything
   // else; a read only stamps it.
   if (pinged() && policy_->ping_after > timespan{})
     due = std::min(due, later(host.now(), policy_->ping_after));
   if (awaits_delivery()) due = std::min(due, later(host.now(), look_while_draining));
+  // A timer that stands sooner stays: it finds nothing, and looks again. Most phases begin and end
+  // without the wheel, so.
+  const bool stays = timer_.armed() && host.due(timer_) <= due;
+  reads_move_ = all.only_reads && (!stays || reads_move_);
+  if (stays && !reads_move_) return;
+  const timespan moved_by_reads = reads_move_ ? all.shortest : timespan{};
   host.arm_since(timer_, later(due, -std::chrono::nanoseconds{moved_by_reads}), moved_by_reads);
 }
 

@@ -103,11 +103,15 @@ void timer_host::relink_noted() noexcept {
 
 instant timer_host::now() noexcept { return read_last_ = std::max(read_last_, read_clock()); }
 
-tick timer_host::deadline_of(const timer& t) const noexcept {
+instant timer_host::due(const timer& t) const noexcept {
   const auto ns = static_cast<std::int64_t>(t.moved_to_) >> 1;
   instant base{std::chrono::nanoseconds{ns}};
   if ((t.moved_to_ & 1) != 0) base = latest(base);
-  return std::max(t.filed_, scale_.ceil(later(base, t.timeout())));
+  return later(base, t.timeout());
+}
+
+tick timer_host::deadline_of(const timer& t) const noexcept {
+  return std::max(t.filed_, scale_.ceil(due(t)));
 }
 
 void timer_host::visit_by(tick due) noexcept {

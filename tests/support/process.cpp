@@ -1,5 +1,6 @@
 #include "tests/support/process.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
@@ -23,7 +24,7 @@ int ms_until(steady::time_point deadline) {
 
 }  // namespace
 
-process::process(const std::vector<std::string>& arguments, output to) {
+process::process(const std::vector<std::string>& arguments, output to, int inherited) {
   std::vector<char*> argv;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
@@ -37,7 +38,10 @@ process::process(const std::vector<std::string>& arguments, output to) {
   if (pid_ == 0) {
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
-    close_range(3, ~0U, 0);
+    // dup2 of a descriptor to itself would leave it to close with the exec.
+    if (inherited == 3) fcntl(3, F_SETFD, 0);
+    if (inherited >= 0) dup2(inherited, 3);
+    close_range(inherited >= 0 ? 4 : 3, ~0U, 0);
     execv(argv[0], argv.data());
     _exit(127);
   }

@@ -19,7 +19,9 @@ enum class output { pipe, terminal };
 
 class process {
  public:
-  explicit process(const std::vector<std::string>& arguments, output to = output::pipe);
+  // `inherited` is its descriptor 3, when there is one.
+  explicit process(const std::vector<std::string>& arguments, output to = output::pipe,
+                   int inherited = -1);
   process(const process&) = delete;
   process& operator=(const process&) = delete;
   ~process();  // kills it when it still runs

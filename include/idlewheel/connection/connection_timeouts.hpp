@@ -177,6 +177,8 @@ class connection_timeouts {
   void note_arrival(const socket_look& seen, instant now) noexcept;
   void note_told_writes(const socket_look& seen, instant now) noexcept;
   void note_untold_writes(const socket_look& seen, instant now) noexcept;
+  timespan shortest_of_phase() const noexcept;
+  void arm_within(timespan length, instant now) noexcept;
   instant judged_from(const due_act& next) const noexcept;
   void arm_soonest() noexcept;
   void arm(const schedule& all) noexcept;

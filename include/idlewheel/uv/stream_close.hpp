@@ -13,8 +13,9 @@
 //   header, body, request, rate_in         a reply (408), half_close, linger; close_stream when it
 //                                          never sent a byte
 //   handshake, keep_alive, idle,           close_stream
-//   read_idle, message_idle, linger
-//   max_age                                half_close, linger
+//   read_idle, message_idle, linger,
+//   evicted
+//   max_age, drain                         half_close, linger
 //   write_stall, rate_out, peer_dead       reset_stream
 //
 // Threads   The loop's.

@@ -77,6 +77,10 @@ class timer_host {
   // Returns whether t was armed here; after true its callback never runs. O(1).
   bool cancel(timer& t) noexcept { return wheel_.cancel(t); }
 
+  // When t's timeout has passed: it fires in the tick after that, or a little later. pre: t is armed
+  // here. O(1), and a search of a few entries when turns have stalled.
+  instant due(const timer& t) const noexcept;
+
   // A fresh clock read, or the last one when the clock has stepped back.
   instant now() noexcept;
 
@@ -96,7 +100,7 @@ class timer_host {
   instant judged_at() const noexcept { return judged_at_; }
 
   // What the kernel says about a socket, or what a test says; all empty when it cannot or when
-  // looks are switched off. A system call or two.
+  // looks are switched off. Two or three system calls.
   virtual socket_look look(const socket_view& socket) noexcept = 0;
 
   const timer_wheel& wheel() const noexcept { return wheel_; }
